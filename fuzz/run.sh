@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and runs one after the other.
 #
-# usage: fuzz/run.sh [SECONDS [TARGET...]]; targets are the folders of fuzz/corpus, by default all. Needs clang and its
+# usage: fuzz/run.sh [SECONDS [TARGET...]]; targets are the archives in fuzz/corpus, by default all. Needs clang and its
 # libclang-rt (Debian: clang libclang-rt-14-dev) and the libraries of the readers. Prints executions, coverage (edges,
 # features) and the size of the corpus of each; ends with 1 where one has a finding, which then lies in build/fuzz.
 # fuzz/run.sh --sources lists the files that all targets are made of.
 # INPUT_SECONDS is the time one input may take, 20 by default; set more where others may stop the program for a while.
-# New inputs go to build/fuzz/TARGET; those worth keeping belong into fuzz/corpus/TARGET, which the tests replay.
+# New inputs go to build/fuzz/TARGET. fuzz/corpus.py adds useful ones to the archives, which the tests replay.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 libraries=(-lz -lisal -ljpeg -lpng16 -lpcre2-8)
 base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
+
+all_targets() {
+  basename -s .zip fuzz/corpus/*.zip
+}
 
 sources_of() {
   case $1 in
@@ -21,19 +25,19 @@ sources_of() {
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
+      echo tost/store/{foreign_model,metadata}.cc tost/nn/config_json.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
-      echo tost/data/{dataset,folder_dataset,listops,sequence_dataset,sequence_text}.cc
-      echo tost/io/{image,jpeg,png}.cc ;;
+      echo tost/data/{array_datasets,folder_dataset,listops,sequence_text}.cc
+      echo tost/io/{cifar,idx,image,jpeg,png}.cc ;;
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
-    *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
+    *) echo "no target '$1'; there are: $(all_targets | tr '\n' ' ')" >&2; exit 2 ;;
   esac
 }
 
@@ -49,13 +53,13 @@ files_of() {
 }
 
 if [ "${1:-}" = --sources ]; then
-  for target in $(ls fuzz/corpus); do files_of "$target"; done | sort -u
+  for target in $(all_targets); do files_of "$target"; done | sort -u
   exit
 fi
 
 seconds=${1:-600}
 targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=($(ls fuzz/corpus))
+[ ${#targets[@]} -gt 0 ] || targets=($(all_targets))
 out=build/fuzz
 # Some targets write the files that they read: to memory where there is such a place.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
@@ -88,10 +92,12 @@ status=0
 for target in "${targets[@]}"; do
   build "$target"
   mkdir -p "$out/$target"
+  rm -rf "$out/corpus/$target"
+  python3 fuzz/corpus.py unpack "$target" "$out/corpus/$target"
   dictionary=()
   [ ! -e "fuzz/$target.dict" ] || dictionary=("-dict=fuzz/$target.dict")
   if ! "$out/${target}_fuzz" -max_total_time="$seconds" -max_len=8192 -timeout="${INPUT_SECONDS:-20}" -rss_limit_mb=2500 -print_final_stats=1 \
-       -artifact_prefix="$out/$target-" "${dictionary[@]}" "$out/$target" "fuzz/corpus/$target" \
+       -artifact_prefix="$out/$target-" "${dictionary[@]}" "$out/$target" "$out/corpus/$target" \
        2> "$out/$target.log"; then
     status=1
     tail -n 40 "$out/$target.log" >&2

@@ -1,6 +1,6 @@
-// What is fuzzed: one function a reader of outside files. Whatever is wrong with the input ends in
-// tost::Error, which is caught here; anything else that is thrown, a broken promise of the reader
-// included, is a finding.
+// The fuzz targets: one function for each reader of outside files. Every defect of the input must
+// throw tost::Error, which is caught here. Any other exception is a finding, and so is a result
+// that breaks the reader's contract.
 #pragma once
 
 #include <stdexcept>
@@ -25,7 +25,7 @@ void try_tokenizer(std::string_view input);
 void try_torch_file(std::string_view input);
 
 struct Target {
-  const char* name;  // of its folder in fuzz/corpus
+  const char* name;  // of its archive in fuzz/corpus
   void (*run)(std::string_view input);
 };
 
@@ -53,7 +53,7 @@ void or_refuse(Read read) {
   }
 }
 
-// Several readers share a target: the input's first byte tells which, the rest is theirs.
+// Several readers share a target: the input's first byte selects one, the rest is its input.
 inline unsigned take_choice(std::string_view& input) {
   if (input.empty()) return 0;
   const auto choice = static_cast<unsigned char>(input.front());
@@ -61,9 +61,9 @@ inline unsigned take_choice(std::string_view& input) {
   return choice;
 }
 
-// A promise that a reader makes about what it has accepted.
-inline void promise(bool kept, const char* what) {
-  if (!kept) throw std::logic_error(what);
+// A guarantee of a reader about accepted input.
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
 }
 
 }  // namespace tost::fuzz

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that documents, sources and messages use the standard terms of the table in tests/words.md.
 
-usage: check_words.py SOURCE_DIR [--counts]; exits 1 and names each line with a word of a row whose last column is 0.
---counts prints how often the words of the other rows are left in tost/. Names are not checked: identifiers, literals of
-one word (keys, formats), flags and what stands in backquotes.
+usage: check_words.py SOURCE_DIR [--counts | --identifiers]; exits 1 and names each line with a word of a row whose last
+column is 0. --counts prints how often the words of the other rows are left in tost/. Names are not checked: identifiers,
+literals of one word (keys, formats), flags and text in backquotes. --identifiers checks the identifiers of C++, split at
+_ and case, with the second table.
 """
 import pathlib
 import re
@@ -12,11 +13,14 @@ import sys
 FOLDERS = ["tost", "python", "docs", "scripts", "tests", "bench", "fuzz", "examples", "cmake"]
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".md", ".txt", ".cmake"}
 HEADER = "| write | meaning | not | left |"
+IDENTIFIERS = "| write | not in identifiers |"
 NAMES = re.compile(r"`([^`]+)`")
 C_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 LITERAL = r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
 COMMENT_OR_LITERAL = re.compile(rf"//[^\n]*|{LITERAL}", re.S)
 NAME = re.compile(r"\"[^\s\"]*\"|`[^`\n]*`|--[\w-]+")
+NO_IDENTIFIER = re.compile(rf"{COMMENT_OR_LITERAL.pattern}|/\*.*?\*/|#include[^\n]*", re.S)
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 WORDS = pathlib.Path("tests/words.md")
 SKIPPED = {"phrases.py", "check_words.py", WORDS.name}  # the phrases of a synthetic text; the words themselves
 
@@ -54,18 +58,37 @@ def prose(text, suffix):
     return "".join(parts) + dots(text[end:])
 
 
-def sources(root):
-    """Files to check, with their prose."""
+def files(root):
+    """Files to check."""
     paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))] + sorted(root.glob("*.md"))
     for path in paths:
         if path.suffix in SUFFIXES and path.name not in SKIPPED and "corpus" not in path.parts:
-            yield path, prose(path.read_text(), path.suffix)
+            yield path
+
+
+def check_identifiers(root):
+    """Prints each identifier with a word of the second table; returns their number."""
+    avoid = {}
+    for line in (root / WORDS).read_text().split(IDENTIFIERS)[1].split("\n\n")[0].splitlines()[2:]:
+        term, words = (cell.strip() for cell in line.strip("|").split("|"))
+        avoid |= {f"_{word}_": term for word in NAMES.findall(words)}
+    offences = 0
+    for path in (path for path in files(root) if path.suffix in C_SUFFIXES):
+        text = NO_IDENTIFIER.sub(dots, path.read_text())
+        for match in re.finditer(r"[A-Za-z_]\w*", text):
+            parts = "_" + "_".join(PART.findall(match.group())).lower() + "_"
+            for word, term in avoid.items():
+                if word in parts:
+                    line = text.count("\n", 0, match.start()) + 1
+                    print(f"{path}:{line}: '{match.group()}' has '{word[1:-1]}': write '{term}' ({WORDS})")
+                    offences += 1
+    return offences
 
 
 def main(root, counts):
     entries = list(rows((root / WORDS).read_text()))
     banned = [(term, re.compile("|".join(map(pattern, words)), re.I)) for term, words, left in entries if left == 0]
-    texts = list(sources(root))
+    texts = [(path, prose(path.read_text(), path.suffix)) for path in files(root)]
     if counts:
         for term, words, left in entries:
             found = re.compile("|".join(map(pattern, words)), re.I)
@@ -86,4 +109,6 @@ def main(root, counts):
 
 
 if __name__ == "__main__":
+    if "--identifiers" in sys.argv[2:]:
+        sys.exit(1 if check_identifiers(pathlib.Path(sys.argv[1]).resolve()) else 0)
     sys.exit(main(pathlib.Path(sys.argv[1]).resolve(), "--counts" in sys.argv[2:]))

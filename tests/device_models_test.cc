@@ -33,22 +33,23 @@ void expect_close(const Tensor& found, const Tensor& wanted, double limit,
 
 // The value and all gradients of `loss(model)`, on the CPU and on the device.
 template <class Model, class Loss>
-void expect_same_training(const std::shared_ptr<Model>& model, const std::shared_ptr<Model>& twin,
-                          c10::Device device, Loss loss, double limit = 2e-3) {
-  load_state_dict(*twin, state_dict(*model));
-  twin->to(device);
-  const Tensor wanted = loss(*model), found = loss(*twin);
+void expect_same_training(const std::shared_ptr<Model>& model,
+                          const std::shared_ptr<Model>& on_device, c10::Device device, Loss loss,
+                          double limit = 2e-3) {
+  load_state_dict(*on_device, state_dict(*model));
+  on_device->to(device);
+  const Tensor wanted = loss(*model), found = loss(*on_device);
   EXPECT_EQ(found.device(), device);
   expect_close(found.detach(), wanted.detach(), limit, "loss");
   wanted.backward();
   found.backward();
-  const auto ours = twin->named_parameters();
+  const auto named = on_device->named_parameters();
   for (const auto& item : model->named_parameters()) {
-    const Tensor& own = ours[item.key()].grad();
-    ASSERT_EQ(own.defined(), item.value().grad().defined()) << item.key();
-    if (!own.defined()) continue;
-    EXPECT_EQ(own.device(), device) << item.key();
-    expect_close(own, item.value().grad().to_dense(), limit, item.key());
+    const Tensor& gradient = named[item.key()].grad();
+    ASSERT_EQ(gradient.defined(), item.value().grad().defined()) << item.key();
+    if (!gradient.defined()) continue;
+    EXPECT_EQ(gradient.device(), device) << item.key();
+    expect_close(gradient, item.value().grad().to_dense(), limit, item.key());
   }
 }
 
@@ -128,31 +129,32 @@ class LanguageOnGpu : public ::testing::TestWithParam<std::string> {
 
 TEST_P(LanguageOnGpu, TrainsAsOnTheCpu) {
   TOST_TEST_GPU(device);
-  const auto model = make(), twin = make();
+  const auto model = make(), on_device = make();
   const auto ids = torch::randint(0, 40, {2, 150}), targets = torch::randint(0, 40, {2, 150});
   const auto few = targets.masked_fill(torch::arange(150) % 5 != 0, -1);
-  for (const Tensor& asked : {targets, few}) {
+  for (const Tensor& wanted_rows : {targets, few}) {
     model->zero_grad();
-    twin->zero_grad();
-    expect_same_training(model, twin, device, [&](LanguageModel& m) { return m.loss(ids, asked); });
+    on_device->zero_grad();
+    expect_same_training(model, on_device, device,
+                         [&](LanguageModel& m) { return m.loss(ids, wanted_rows); });
   }
 }
 
 TEST_P(LanguageOnGpu, ReadsOnFromItsState) {
   TOST_TEST_GPU(device);
-  const auto model = make(), twin = make();
-  twin->to(device);
+  const auto model = make(), on_device = make();
+  on_device->to(device);
   model->eval();
-  twin->eval();
+  on_device->eval();
   const auto ids = torch::randint(0, 40, {2, 90});
-  LanguageState state, own;
+  LanguageState state, gradient;
   for (const auto& [first, count] : {std::pair{0, 70}, {70, 1}, {71, 1}, {72, 18}}) {
     const auto piece = ids.narrow(1, first, count);
-    const Tensor found = twin->extend(piece, own);
+    const Tensor found = on_device->extend(piece, gradient);
     EXPECT_EQ(found.device(), device);
     expect_close(found, model->extend(piece, state), 2e-3, cat("token ", first));
   }
-  for (const auto& block : own.blocks) {
+  for (const auto& block : gradient.blocks) {
     for (const auto& [name, tensor] : block) EXPECT_EQ(tensor.device(), device) << name;
   }
 }
@@ -189,12 +191,12 @@ TEST(ModelsOnGpu, ComputeAgainWhatIsNotKept) {
   for (const auto recompute : {Recompute::kMlp, Recompute::kBlock}) {
     torch::manual_seed(3);
     const auto model = shaken(make_language_model(language("tssa")));
-    const auto twin = make_language_model(language("tssa"));
-    set_recompute(*twin, recompute);
+    const auto on_device = make_language_model(language("tssa"));
+    set_recompute(*on_device, recompute);
     const auto ids = torch::randint(0, 40, {2, 30});
     const PrecisionScope precision(Precision::kBf16, device);
     expect_same_training(
-        model, twin, device, [&](LanguageModel& m) { return m.loss(ids, ids); }, 0.1);
+        model, on_device, device, [&](LanguageModel& m) { return m.loss(ids, ids); }, 0.1);
   }
 }
 

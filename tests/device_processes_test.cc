@@ -5,8 +5,8 @@
 #include <csignal>
 #include <thread>
 
-#include "tost/base/error.h"
 #include "tests/device_test_util.h"
+#include "tost/base/error.h"
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
 #include "tost/comm/processes_test_util.h"
@@ -169,7 +169,7 @@ void expect_lost(const Group& group, const std::string& begin, const std::functi
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find(begin), 0u) << error.what();
     EXPECT_EQ(error.kind(), ErrorKind::kData);
-    EXPECT_EQ(dynamic_cast<const ToldElsewhere*>(&error) == nullptr, group.first());
+    EXPECT_EQ(dynamic_cast<const ReportedElsewhere*>(&error) == nullptr, group.first());
   }
 }
 
@@ -225,7 +225,7 @@ TEST(LostOnGpus, IsNamedWhenItDoesNotConnect) {
   });
 }
 
-TEST(LostOnGpus, TellsWhyNcclCannotConnect) {
+TEST(LostOnGpus, ReportsWhyNcclCannotConnect) {
   TOST_TEST_WAY("standin");
   in_processes({.one_gpu = true}, [](Group& group) {
     gpu_backend() = [](const BackendPlace& place) -> BackendPtr {
@@ -250,7 +250,7 @@ TEST(LostOnGpus, TellsWhyNcclCannotConnect) {
 struct Refusal {
   std::string name;
   json more;
-  std::string says;
+  std::string expected;
   bool one_gpu = true;
 };
 
@@ -277,7 +277,7 @@ TEST_P(RefusedOnGpus, InOneSentence) {
         TrainListener listener;
         const std::string message = testing::usage_error_of(
             [&] { train({.out = out, .values = values, .group = &group}, listener); });
-        EXPECT_NE(message.find(GetParam().says), std::string::npos) << message;
+        EXPECT_NE(message.find(GetParam().expected), std::string::npos) << message;
         EXPECT_FALSE(fs::exists(out));
       });
 }
@@ -312,8 +312,9 @@ INSTANTIATE_TEST_SUITE_P(OnGpus, RunsOnGpus, ::testing::ValuesIn(cases()), [](co
 });
 
 json values_of(const Case& one, const fs::path& dir, Group& group) {
-  const testing::TempDir own;
-  json values = one.text ? testing::language_values(own, "cuda") : testing::vision_values("cuda");
+  const testing::TempDir folder;
+  json values =
+      one.text ? testing::language_values(folder, "cuda") : testing::vision_values("cuda");
   // Shared batches draw theirs for each part.
   for (const char* noise : {"dropout", "drop_path"}) {
     if (values.contains(noise)) values[noise] = 0;

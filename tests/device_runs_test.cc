@@ -170,13 +170,13 @@ TEST(TextsOnGpu, SlowAreScoredWrittenKeptAndExplainedAsOnTheCpu) {
   const auto& tokenizer = *here.info.tokenizer;
   const auto prompt = tokenizer.encode("one two");
   const std::vector<int64_t> ids(prompt.begin(), prompt.end());
-  TextSession kept, own;
-  const auto wanted = generate(*here.model, tokenizer, {ids}, config, &kept);
-  const auto found = generate(*there.model, tokenizer, {ids}, config, &own);
+  TextSession host_session, device_session;
+  const auto wanted = generate(*here.model, tokenizer, {ids}, config, &host_session);
+  const auto found = generate(*there.model, tokenizer, {ids}, config, &device_session);
   EXPECT_EQ(found.texts[0].text, wanted.texts[0].text);
-  save_session(dir.path() / "session", own, *there.model);
+  save_session(dir.path() / "session", device_session, *there.model);
   TextSession again = load_session(dir.path() / "session", *there.model);
-  const auto next = generate(*here.model, tokenizer, {{}}, config, &kept);
+  const auto next = generate(*here.model, tokenizer, {{}}, config, &host_session);
   EXPECT_EQ(generate(*there.model, tokenizer, {{}}, config, &again).texts[0].text,
             next.texts[0].text);
   Passage passage;

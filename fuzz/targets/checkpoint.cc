@@ -1,4 +1,4 @@
-// What a checkpoint holds in addition to tensors: its manifest, the state of the loop, and the
+// The parts of a checkpoint in addition to tensors: its manifest, the state of the loop, and the
 // pointer to it.
 #include <filesystem>
 #include <fstream>
@@ -21,8 +21,8 @@ void put(const fs::path& file, std::string_view bytes) {
 
 void try_manifest(std::string_view input) {
   for (const auto& [name, entry] : parse_manifest(input, "fuzz")) {
-    promise(fs::path(name).filename() == name, "a file of this folder");
-    promise(entry.bytes >= 0 && entry.crc32c.size() == 8, "a size and a checksum");
+    require(fs::path(name).filename() == name, "a file of this folder");
+    require(entry.bytes >= 0 && entry.crc32c.size() == 8, "a size and a checksum");
   }
 }
 
@@ -37,17 +37,17 @@ void try_folder(std::string_view input) {
   put(folder.path() / kManifestFile, input);
   verify_checkpoint(folder.path());
   const nlohmann::json truth = make_manifest(folder.path());
-  promise(made && truth["files"].size() == 3, "its files");
+  require(made && truth["files"].size() == 3, "its files");
   for (const auto& [name, entry] : parse_manifest(input, "fuzz")) {
-    promise(truth["files"][name]["crc32c"] == entry.crc32c, "only what is there is verified");
+    require(truth["files"][name]["crc32c"] == entry.crc32c, "only what is there is verified");
   }
 }
 
 void try_state(std::string_view input) {
   const LoopState state = loop_state_from_json(parse_json(input, "fuzz"), "fuzz");
-  promise(state.step >= 0 && state.guards.losses.size() <= kGuardWindow, "possible values");
+  require(state.step >= 0 && state.guards.losses.size() <= kGuardWindow, "possible values");
   const nlohmann::json written = to_json(state);
-  promise(to_json(loop_state_from_json(written, "fuzz")) == written, "written and read the same");
+  require(to_json(loop_state_from_json(written, "fuzz")) == written, "written and read the same");
 }
 
 void try_pointer(std::string_view input) {
@@ -55,7 +55,7 @@ void try_pointer(std::string_view input) {
   static const bool made = fs::create_directories(folder.path() / checkpoint_name(12));
   put(folder.path() / kLatestPointer, input);
   const fs::path found = follow_pointer(folder.path(), kLatestPointer);
-  promise(made && found == folder.path() / checkpoint_name(12), "the one checkpoint there is");
+  require(made && found == folder.path() / checkpoint_name(12), "the one checkpoint there is");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Files of CIFAR-10 and CIFAR-100.
 #include "tost/io/cifar.h"
 
 #include "fuzz/memory_file.h"
@@ -10,7 +11,7 @@ void try_cifar(std::string_view input) {
   const MemoryFile file(input);
   if (choice % 3 == 2) {
     return or_refuse([&] {
-      for (const auto& name : read_class_names(file.path())) promise(!name.empty(), "a name");
+      for (const auto& name : read_class_names(file.path())) require(!name.empty(), "a name");
     });
   }
   or_refuse([&] {
@@ -18,9 +19,9 @@ void try_cifar(std::string_view input) {
     CifarRecords records;
     append_cifar(file.path(), kind, 10, records);
     append_cifar(file.path(), kind, 10, records);
-    promise(records.pixels.size() == records.labels.size() * size_t{kCifarImageBytes},
+    require(records.pixels.size() == records.labels.size() * size_t{kCifarImageBytes},
             "as many pictures as labels");
-    for (const uint8_t label : records.labels) promise(label < 10, "labels below the classes");
+    for (const uint8_t label : records.labels) require(label < 10, "labels below the classes");
   });
 }
 

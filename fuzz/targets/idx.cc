@@ -1,3 +1,4 @@
+// Files of idx, plain and by gzip.
 #include "tost/io/idx.h"
 
 #include "fuzz/memory_file.h"
@@ -12,8 +13,8 @@ void try_idx(std::string_view input) {
     const IdxArray array = read_idx(file.path(), dimensions, 1 << 20);
     size_t claimed = 1;
     for (const int64_t side : array.dims) claimed *= static_cast<size_t>(side);
-    promise(array.dims.size() == static_cast<size_t>(dimensions), "the rank asked for");
-    promise(array.values.size() == claimed, "as many values as the sides say");
+    require(array.dims.size() == static_cast<size_t>(dimensions), "the rank asked for");
+    require(array.values.size() == claimed, "as many values as the sides say");
   });
 }
 

@@ -42,7 +42,7 @@ void try_settings(std::string_view input) {
   const json values = parse_json(input, "fuzz", {.unique_keys = true});
   if (!values.is_object()) return;
   const Settings settings = make_config(form, values);
-  promise(settings.steps >= 1 && settings.steps <= 1000, "a number within its range");
+  require(settings.steps >= 1 && settings.steps <= 1000, "a number within its range");
   std::vector<std::string> messages;
   resume_config(form, Settings(), values, messages);
 }
@@ -69,14 +69,14 @@ void try_model(std::string_view input) {
   check_field_choice("mixer", model.mixer, {"tssa", "softmax"});
   Model again;
   config_from_json(config_to_json(model, fields), fields, /*partial=*/false, again);
-  promise(again.mixer == model.mixer && again.depth == model.depth, "described and read the same");
+  require(again.mixer == model.mixer && again.depth == model.depth, "described and read the same");
 }
 
 }  // namespace
 
 void try_json(std::string_view input) {
   const unsigned choice = take_choice(input);
-  promise(is_utf8(escaped(input, input.size() * 4)), "escaped text is UTF-8");
+  require(is_utf8(escaped(input, input.size() * 4)), "escaped text is UTF-8");
   if (choice % 5 == 1) return or_refuse([&] { try_settings(input); });
   if (choice % 5 == 2) {
     const std::map<std::string, std::string> metadata{{kConfigKey, std::string(input)}};
@@ -89,7 +89,7 @@ void try_json(std::string_view input) {
     const JsonLimits limits{.nesting = choice % 5 == 3 ? 3u : 64u};
     const json value = parse_json(input, "fuzz", limits);
     const json copy = value;
-    promise(parse_json(copy.dump(), "fuzz", limits) == value, "written and read again the same");
+    require(parse_json(copy.dump(), "fuzz", limits) == value, "written and read again the same");
     parse_ordered_json(input, "fuzz", limits);
   });
 }

@@ -14,7 +14,7 @@ namespace {
 
 ModelFacts config_facts(std::string_view input) {
   const ModelFacts facts = config_file_facts(MemoryFile(input).path());
-  promise(facts.image_size.value_or(0) >= 0 && facts.heads.value_or(0) >= 0, "sizes are sizes");
+  require(facts.image_size.value_or(0) >= 0 && facts.heads.value_or(0) >= 0, "sizes are sizes");
   return facts;
 }
 
@@ -45,7 +45,7 @@ void try_weights(std::string_view input) {
   ForeignModel weights;
   weights.shapes = shapes_of(std::string(input.substr(0, cut)));
   const auto models = recognise_models(weights.shapes);
-  promise(models.size() <= 16, "few models");
+  require(models.size() <= 16, "few models");
   ModelFacts facts;
   if (cut < input.size()) facts = config_facts(input.substr(cut + 1));
   for (const auto& model : models) {
@@ -53,8 +53,8 @@ void try_weights(std::string_view input) {
     if (!model.contains("class_depth")) continue;
     or_refuse([&] {
       const VisionConfig config = foreign_vision_config(weights, facts);
-      promise(config.depth <= int64_t(weights.shapes.size()), "a tensor in every block");
-      promise(config.dim > 0 && config.heads > 0, "a width and heads");
+      require(config.depth <= int64_t(weights.shapes.size()), "a tensor in every block");
+      require(config.dim > 0 && config.heads > 0, "a width and heads");
     });
   }
 }

@@ -14,9 +14,9 @@ void try_fields(const std::string& body) {
   fields.text("model", "none");
   fields.flag("stream", false);
   const double number = fields.number("temperature", 1, 0, 2);
-  promise(number >= 0 && number <= 2, "a number within its range");
+  require(number >= 0 && number <= 2, "a number within its range");
   const int64_t count = fields.count("n", 1, 1, 16);
-  promise(count >= 1 && count <= 16, "an integer within its range");
+  require(count >= 1 && count <= 16, "an integer within its range");
   fields.texts("stop");
   fields.take("prompt");
   fields.neutral("echo", {false});
@@ -27,7 +27,7 @@ void try_fields(const std::string& body) {
 void try_template(const std::string& text) {
   const auto form = chat_template_from(text, "fuzz");
   for (const auto& [role, unused] : form.roles) {
-    promise(form.message(role, "words").find("words") != std::string::npos, "content is in it");
+    require(form.message(role, "words").find("words") != std::string::npos, "content is in it");
   }
   form.message("nobody", "");
 }
@@ -42,7 +42,7 @@ void try_request(std::string_view input) {
   } catch (const Error&) {
   } catch (const ApiError& error) {
     const auto body = parse_json(error_response(error).body, "the error");
-    promise(error.status == 400 && body["error"]["message"].is_string(), "an error is an object");
+    require(error.status == 400 && body["error"]["message"].is_string(), "an error is an object");
   }
 }
 

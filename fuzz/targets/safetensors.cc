@@ -1,3 +1,4 @@
+// Headers of safetensors files, and indices of shards.
 #include "fuzz/targets.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"
@@ -8,8 +9,8 @@ void try_safetensors(std::string_view input) {
   if (take_choice(input) % 4 == 1) {
     return or_refuse([&] {
       for (const auto& [shard, names] : parse_safetensors_index(input, "fuzz").shards) {
-        promise(!names.empty(), "a tensor in every shard");
-        promise(shard.find('/') == shard.npos && shard != "..", "shards next to the index");
+        require(!names.empty(), "a tensor in every shard");
+        require(shard.find('/') == shard.npos && shard != "..", "shards next to the index");
       }
     });
   }
@@ -18,11 +19,11 @@ void try_safetensors(std::string_view input) {
     const SafetensorsHeader header = parse_safetensors_header(input, size, "fuzz");
     int64_t held = 0;
     for (const auto& [name, entry] : header.entries) {
-      promise(entry.begin >= 0 && entry.end >= entry.begin, "a place");
-      promise(header.data_offset + entry.end <= size, "inside the file");
+      require(entry.begin >= 0 && entry.end >= entry.begin, "a place");
+      require(header.data_offset + entry.end <= size, "inside the file");
       held += entry.end - entry.begin;
     }
-    promise(header.data_offset + held == size, "no hole and no rest");
+    require(header.data_offset + held == size, "no hole and no rest");
   });
 }
 

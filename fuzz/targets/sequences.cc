@@ -8,12 +8,12 @@ namespace tost::fuzz {
 namespace {
 
 void check_rows(const SequenceRows& rows, bool pairs) {
-  promise(!rows.labels.empty(), "a sample");
-  promise(rows.texts.size() == rows.labels.size() * (pairs ? 2 : 1), "a label a sample");
+  require(!rows.labels.empty(), "a sample");
+  require(rows.texts.size() == rows.labels.size() * (pairs ? 2 : 1), "a label a sample");
   for (const int32_t label : rows.labels) {
-    promise(label >= 0 && static_cast<size_t>(label) < rows.classes.size(), "labels are classes");
+    require(label >= 0 && static_cast<size_t>(label) < rows.classes.size(), "labels are classes");
   }
-  for (const std::string_view text : rows.texts) promise(!text.empty(), "no empty text");
+  for (const std::string_view text : rows.texts) require(!text.empty(), "no empty text");
 }
 
 void try_expression(std::string_view text) {
@@ -21,8 +21,8 @@ void try_expression(std::string_view text) {
   const std::string code = parse_listops(text, error);
   if (!error.empty()) return;
   const int value = listops_value(code);
-  promise(value >= 0 && value <= 9, "a digit");
-  promise(parse_listops(listops_text(code), error) == code, "written and read again the same");
+  require(value >= 0 && value <= 9, "a digit");
+  require(parse_listops(listops_text(code), error) == code, "written and read again the same");
 }
 
 void try_table(std::string_view input, bool pairs) {

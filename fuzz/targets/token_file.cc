@@ -1,3 +1,4 @@
+// Files of token ids.
 #include "tost/io/token_file.h"
 
 #include "fuzz/memory_file.h"
@@ -10,12 +11,12 @@ void try_token_file(std::string_view input) {
   const MemoryFile file(input);
   or_refuse([&] {
     const TokenFile tokens(file.path());
-    promise(tokens.size() >= 1 && static_cast<size_t>(tokens.size()) <= input.size() / 2,
+    require(tokens.size() >= 1 && static_cast<size_t>(tokens.size()) <= input.size() / 2,
             "as many tokens as bytes allow");
     const int32_t largest = tokens.largest();
     tokens.check_below(int64_t{largest} + 1, 0, tokens.size());
     tokens.check_below(largest, 0, tokens.size());
-    promise(false, "the largest token is found");
+    require(false, "the largest token is found");
   });
 }
 

@@ -1,3 +1,4 @@
+// Files of torch.save; torch_fuzz_test_util.h has the target.
 #include "fuzz/targets.h"
 #include "tost/io/torch_fuzz_test_util.h"
 

@@ -24,7 +24,7 @@ using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 ForwardResult forward(const Tensor& w_any, const Tensor& temp_any, const OptionalTensor& lengths) {
   const auto shape = checked_shape(w_any, temp_any);
-  const auto own = checked_lengths(lengths, shape);
+  const auto valid_lengths = checked_lengths(lengths, shape);
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto floats = [](const Sizes& sizes) { return empty_result(sizes, ScalarType::Float); };
   const auto y = empty_result({shape.batch, shape.tokens, shape.channels()}, w.scalar_type());
@@ -38,7 +38,7 @@ ForwardResult forward(const Tensor& w_any, const Tensor& temp_any, const Optiona
   args.dtype = kernel_dtype(w);
   args.w = tokens_in(w);
   args.temp = read<float>(temp);
-  args.lengths = own ? read<int64_t>(*own) : nullptr;
+  args.lengths = valid_lengths ? read<int64_t>(*valid_lengths) : nullptr;
   args.y = tokens_out(y);
   args.pi = write<float>(pi);
   args.energy = write<float>(energy);
@@ -62,7 +62,7 @@ std::tuple<Tensor, Tensor> backward(const OptionalTensor& grad_y, const Optional
   check_tensor("moment", moment_any, {shape.batch, shape.channels()}, ScalarType::Float);
   check_tensor("pi_sum", pi_sum_any, {shape.batch, shape.heads}, ScalarType::Float);
   const Gradients given(grad_y, grad_pi, shape, w_any);
-  const auto own = checked_lengths(lengths, shape);
+  const auto valid_lengths = checked_lengths(lengths, shape);
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto pi = as_contiguous(pi_any), energy = as_contiguous(energy_any);
   const auto moment = as_contiguous(moment_any), pi_sum = as_contiguous(pi_sum_any);
@@ -76,7 +76,7 @@ std::tuple<Tensor, Tensor> backward(const OptionalTensor& grad_y, const Optional
   args.grad_y = tokens_in(given.y);
   args.grad_pi = given.pi_values();
   args.temp = read<float>(temp);
-  args.lengths = own ? read<int64_t>(*own) : nullptr;
+  args.lengths = valid_lengths ? read<int64_t>(*valid_lengths) : nullptr;
   args.pi = read<float>(pi);
   args.energy = read<float>(energy);
   args.moment = read<float>(moment);

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that come from outside: never wraps, throws a data Error instead.
+// Arithmetic on sizes. Sizes from outside never wrap: the checked functions throw a data Error.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,16 @@ inline int64_t checked_add(int64_t a, int64_t b, std::string_view what) {
     fail_data(what, ": the size ", a, " + ", b, " is impossible.");
   }
   return sum;
+}
+
+// Rounded up to whole pieces, for small counts: nothing is checked.
+constexpr int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// To whole cache lines.
+constexpr int64_t aligned(int64_t bytes) {
+  return divide_up(bytes, 64) * 64;
 }
 
 }  // namespace tost

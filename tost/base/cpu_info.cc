@@ -41,10 +41,10 @@ int64_t core_count() {
 }
 
 void check_threads(int64_t threads) {
-  constexpr int64_t kMostACore = 16;
+  constexpr int64_t kMaxACore = 16;
   const int64_t cores = core_count();
-  if (threads >= 0 && threads <= kMostACore * cores) return;
-  fail_usage("threads is ", threads, "; 0 (all cores) to ", kMostACore * cores,
+  if (threads >= 0 && threads <= kMaxACore * cores) return;
+  fail_usage("threads is ", threads, "; 0 (all cores) to ", kMaxACore * cores,
              " are possible where there ", cores == 1 ? "is 1 core" : cat("are ", cores, " cores"),
              ".");
 }

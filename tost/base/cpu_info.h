@@ -1,4 +1,4 @@
-// What Linux says of this processor.
+// Facts about this processor, from Linux.
 #pragma once
 
 #include <cstdint>

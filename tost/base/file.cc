@@ -23,7 +23,7 @@ namespace {
   fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error), ".");
 }
 
-// What is not a plain file.
+// Anything other than a plain file.
 [[noreturn]] void fail_kind(const fs::path& path, mode_t mode) {
   if (S_ISDIR(mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
   const char* kind = S_ISFIFO(mode)   ? "pipe (as <(...) of a shell)"
@@ -41,8 +41,8 @@ auto retry(Call call) {
   return result;
 }
 
-// Opens a file that did not exist. Neither a process, nor a machine that shares the folder, nor a
-// leftover can have its name.
+// Opens a file that did not exist. No other process, no other machine with this folder, and no
+// leftover has this name.
 int open_next_to(const fs::path& path, fs::path& temporary) {
   static std::atomic<int64_t> count = 0;
   while (true) {
@@ -146,11 +146,10 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::string_view bytes) {
   // One call takes at most about 2 GiB on Linux; larger tensors need several.
-  constexpr size_t kMostPerCall = size_t{1} << 30;
+  constexpr size_t kMaxPerCall = size_t{1} << 30;
   while (!bytes.empty()) {
-    const ssize_t put = retry([&] {
-      return file_calls().write(fd_, bytes.data(), std::min(bytes.size(), kMostPerCall));
-    });
+    const ssize_t put = retry(
+        [&] { return file_calls().write(fd_, bytes.data(), std::min(bytes.size(), kMaxPerCall)); });
     if (put < 0) fail_io("write", path_, errno);
     bytes.remove_prefix(static_cast<size_t>(put));
   }
@@ -184,7 +183,7 @@ void AtomicFile::finish() {
 }
 
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
-  if (is_device(path)) {  // or a pipe: what is put in its place would be no device any more
+  if (is_device(path)) {  // or a pipe: a file in its place would be no device any more
     OutputFile file(path, OutputFile::Mode::kAppend);
     file.write(bytes);
     return file.close();
@@ -198,13 +197,13 @@ fs::path target_of_leftover(const fs::path& file) {
   const fs::path name = file.stem();
   const std::string writer = name.extension().string();
   static const std::regex kWriter("\\.[0-9]+-[0-9]+");
-  const bool ours = file.extension() == ".tmp" && std::regex_match(writer, kWriter);
-  return ours ? file.parent_path() / name.stem() : fs::path();
+  const bool is_temporary = file.extension() == ".tmp" && std::regex_match(writer, kWriter);
+  return is_temporary ? file.parent_path() / name.stem() : fs::path();
 }
 
 void sync_directory(const fs::path& directory) {
   const Descriptor folder(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY, "open");
-  // Some file systems cannot sync a directory and say EINVAL; there is nothing to be done about it.
+  // Some file systems cannot sync a directory and return EINVAL, which is ignored.
   if (retry([&] { return file_calls().fsync(folder.get()); }) != 0 && errno != EINVAL) {
     fail_io("write", directory, errno);
   }

@@ -1,5 +1,5 @@
-// Files that are read whole, and files and directories that are either written whole or not at all.
-// Every failure is a data Error that names the path and the reason.
+// Reads whole files. Writes files and folders completely or not at all. Every failure is a data
+// Error that names the path and the reason.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// A new file that replaces `path` when it is complete. Until then it is next to it, under the name
-// PATH.PID-N.tmp that no other writer has. Without finish() it is removed, and the old file stays.
+// A new file that replaces `path` when it is complete. Until then the file is next to `path`, as
+// PATH.PID-N.tmp, a name that no other writer uses. Without finish() it is removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -97,9 +97,9 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 // mkdir -p.
 void make_directories(const std::filesystem::path& directory);
 
-// rm -r, of a link the link alone; nothing there is no failure.
+// rm -r; of a link only the link. A missing path is no failure.
 void remove_tree(const std::filesystem::path& path);
-// The same where a failure has no one to tell: clearing up after another.
+// The same without failure, for cleaning up after another error.
 void discard(const std::filesystem::path& path) noexcept;
 
 // Bytes free for this user on the file system that holds `path` (which must exist).

@@ -1,5 +1,5 @@
-// The system calls that change files and folders, in one place, so that tests can let the k-th of
-// them fail, or the machine stop there.
+// All system calls that change files and folders, so that tests can let the k-th of them fail or
+// stop the machine there.
 #pragma once
 
 #include <sys/types.h>
@@ -8,8 +8,7 @@
 
 namespace tost {
 
-// Each does what the POSIX call of its name does: a result below 0 is a failure with its reason in
-// errno.
+// Each is the POSIX call of the same name: a result below 0 is a failure with its reason in errno.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;

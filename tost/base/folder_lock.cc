@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +15,7 @@
 namespace tost {
 namespace {
 
-// " (pid 123)"; empty where the file does not say.
+// " (pid 123)"; empty where the file does not contain it.
 std::string holder(int fd) {
   char text[16];
   const ssize_t size = ::pread(fd, text, sizeof text, 0);
@@ -25,7 +26,7 @@ std::string holder(int fd) {
   return cat(" (pid ", number, ")");
 }
 
-// For messages alone, so that a failure does no harm.
+// Only for messages, so a failure is ignored.
 void write_holder(int fd) {
   const std::string text = cat(::getpid(), "\n");
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
@@ -52,6 +53,29 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const char* flag) {
 
 FolderLock::~FolderLock() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+FolderPlace::FolderPlace(std::filesystem::path folder)
+    : folder_(folder.empty() ? "." : std::move(folder)),
+      fd_(::open(folder_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ < 0) fail_data("Cannot open '", folder_.string(), "': ", system_reason(errno), ".");
+}
+
+FolderPlace::~FolderPlace() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FolderPlace::check() const {
+  struct stat then {
+  }, now{};
+  if (::fstat(fd_, &then) != 0) return;  // a disk that is not mounted: the next write will fail
+  const bool found = ::stat(folder_.c_str(), &now) == 0;
+  if (!found && errno != ENOENT && errno != ENOTDIR) return;
+  if (found && then.st_dev == now.st_dev && then.st_ino == now.st_ino) return;
+  fail_data("'", folder_.string(), "' was ",
+            found ? "replaced by another folder" : "removed or moved away",
+            " while it was being written to, so that nothing more is written; put it back before "
+            "you continue.");
 }
 
 }  // namespace tost

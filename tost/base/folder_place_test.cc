@@ -1,7 +1,6 @@
-#include "tost/base/folder_place.h"
-
 #include <gtest/gtest.h>
 
+#include "tost/base/folder_lock.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
@@ -11,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::mentions;
 
-TEST(FolderPlace, TellsAFolderThatIsGoneOrAnotherOne) {
+TEST(FolderPlace, NoticesAFolderThatIsMissingOrAnotherOne) {
   const testing::TempDir dir;
   const fs::path folder = dir.path() / "run", away = dir.path() / "away";
   fs::create_directory(folder);

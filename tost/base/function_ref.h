@@ -16,7 +16,7 @@ class function_ref<R(Args...)> {
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, function_ref> &&
            std::is_invocable_r_v<R, F&, Args...>)
-      function_ref(F&& f)  // implicit, so that a lambda can be passed as it stands
+      function_ref(F&& f)  // implicit, so that a lambda can be passed directly
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

@@ -1,5 +1,5 @@
-// How torch-free code gets its threads: from the caller, so that one setting rules them all and
-// nested regions do not oversubscribe. Through torch the caller passes at::parallel_for.
+// Code without torch gets its threads from the caller. So one setting controls all threads, and
+// nested regions do not oversubscribe the cores. Through torch the caller passes at::parallel_for.
 #pragma once
 
 #include <cstdint>

@@ -124,7 +124,7 @@ fs::path temporary_folder() {
   std::error_code error;
   fs::path folder = fs::temp_directory_path(error);
   if (!error) return folder;
-  // In the order of the standard library, which does not say what it looked for.
+  // In the order of the standard library, which does not report the names.
   folder = "/tmp";
   for (const char* variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
     if (const char* value = std::getenv(variable)) {

@@ -13,8 +13,8 @@ namespace tost {
 // denied; …". Without a full stop.
 std::string system_reason(int error);
 
-// Links are followed. False where nothing has this name or a link leads nowhere; whatever else
-// hinders the answer (permissions, links in a circle, names too long) is a data Error.
+// Links are followed. False where nothing has this name or a link leads nowhere; all other failures
+// (permissions, links in a circle, names too long) are data Errors.
 bool path_exists(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 bool is_plain_file(const std::filesystem::path& path);
@@ -30,7 +30,7 @@ struct FolderEntry {
   bool link = false;
 };
 
-// What lies in a folder, ordered by name.
+// The entries of a folder, ordered by name.
 std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 bool is_empty_folder(const std::filesystem::path& folder);
 // A usage Error unless nothing, or an empty folder, has this name.
@@ -44,7 +44,7 @@ std::filesystem::path absolute_path(const std::filesystem::path& path);
 // Without links and dots, as far as it exists.
 std::filesystem::path canonical_path(const std::filesystem::path& path);
 
-// For temporary files, as the environment says.
+// For temporary files, by the environment.
 std::filesystem::path temporary_folder();
 
 }  // namespace tost

@@ -31,10 +31,10 @@ class PathTest : public ::testing::Test {
   fs::path folder_;
 };
 
-using Asked = std::function<void(const fs::path&)>;
+using Query = std::function<void(const fs::path&)>;
 
 // Every function that looks at a path.
-const std::vector<Asked> kQuestions = {
+const std::vector<Query> kQueries = {
     [](const fs::path& path) { path_exists(path); },
     [](const fs::path& path) { is_folder(path); },
     [](const fs::path& path) { is_plain_file(path); },
@@ -47,15 +47,15 @@ const std::vector<Asked> kQuestions = {
     [](const fs::path& path) { make_directories(path / "deeper"); }};
 
 void expect_refusals(const fs::path& path, const std::string& reason) {
-  for (size_t i = 0; i < kQuestions.size(); ++i) {
+  for (size_t i = 0; i < kQueries.size(); ++i) {
     try {
-      kQuestions[i](path);
+      kQueries[i](path);
       ADD_FAILURE() << "question " << i << " was answered";
     } catch (const Error& error) {
-      const std::string said = error.what();
+      const std::string message = error.what();
       EXPECT_EQ(error.kind(), ErrorKind::kData);
-      EXPECT_NE(said.find(path.string()), std::string::npos) << said;
-      EXPECT_NE(said.find(reason), std::string::npos) << said;
+      EXPECT_NE(message.find(path.string()), std::string::npos) << message;
+      EXPECT_NE(message.find(reason), std::string::npos) << message;
     }
   }
 }

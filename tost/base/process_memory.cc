@@ -37,8 +37,8 @@ int64_t entry(const fs::path& file, std::string_view key) {
   return 0;
 }
 
-// Path of the process's own group below the mount point.
-fs::path own_group(const fs::path& proc) {
+// Path of the process's group below the mount point.
+fs::path current_group(const fs::path& proc) {
   constexpr std::string_view kUnified = "0::/";
   std::ifstream lines(proc / "self" / "cgroup");
   for (std::string line; std::getline(lines, line);) {
@@ -67,7 +67,7 @@ int64_t available_bytes(const fs::path& proc, const fs::path& groups) {
   if (available <= 0) return 0;
   fs::path group = groups;
   available = left_in(group, available);
-  for (const auto& part : own_group(proc)) available = left_in(group /= part, available);
+  for (const auto& part : current_group(proc)) available = left_in(group /= part, available);
   return std::max<int64_t>(1, available);
 }
 

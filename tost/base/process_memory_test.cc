@@ -67,7 +67,7 @@ TEST_F(AvailableBytes, IsNeverUnknownWhereNothingIsLeft) {
   EXPECT_EQ(available(), 0);
 }
 
-TEST_F(AvailableBytes, LeavesOutGroupsBehindTheView) {
+TEST_F(AvailableBytes, LeavesOutGroupsThatTheCameraDoesNotSee) {
   put("proc/self/cgroup", "0::/../outside\n");
   limit("outside", 10, 0, 0);
   EXPECT_EQ(available(), 1000 * 1024);
@@ -79,7 +79,7 @@ TEST(ProcessMemory, OfThisProcessIsKnown) {
   EXPECT_GT(available_bytes(), 1);
 }
 
-TEST(HighWater, BeginsAnewAndRises) {
+TEST(HighWater, RestartsAndRises) {
   if (!restart_high_water()) GTEST_SKIP() << "Linux does not allow it here";
   const int64_t before = high_water_bytes();
   constexpr size_t kBytes = 64 << 20;

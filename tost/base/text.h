@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// A NaN without its sign, which says nothing and would print as "-nan"; anything else as it is.
+// A NaN without its sign, which has no meaning and would print as "-nan"; other values unchanged.
 template <typename T>
 decltype(auto) plain_nan(const T& value) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -22,7 +22,7 @@ decltype(auto) plain_nan(const T& value) {
   }
 }
 
-// What printf() writes for arguments of its types, but for the sign of a NaN; up to 255 characters.
+// As printf() writes arguments of its types, except the sign of a NaN; up to 255 characters.
 template <typename... Args>
 std::string format_text(const char* format, Args... args) {
   char text[256];

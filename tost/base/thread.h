@@ -1,4 +1,4 @@
-// Threads of one's own, where the system has one left.
+// Starts threads, and reports when the system has none left.
 #pragma once
 
 #include <system_error>
@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// A data Error where the thread cannot be made. What was started before it is the caller's to end:
-// a std::thread that is destroyed while it runs ends the program.
+// A data Error where the thread cannot be made. The caller must join the threads started before: a
+// std::thread that is destroyed while it runs ends the program.
 template <typename Work>
 std::thread start_thread(Work work) {
   try {

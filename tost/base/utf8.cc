@@ -14,7 +14,7 @@ size_t utf8_length(std::string_view text, size_t at, Surrogates surrogates) {
   const auto lead = static_cast<uint8_t>(text[at]);
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;
-  // The second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and characters above U+10FFFF.
   const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const bool no_surrogates = lead == 0xED && surrogates == Surrogates::kRefused;
   const uint8_t high = no_surrogates ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;

@@ -1,5 +1,5 @@
 // UTF-8 as The Unicode Standard (table 3-7) defines it: no overlong forms, no surrogates unless
-// asked for, nothing above U+10FFFF.
+// requested, nothing above U+10FFFF.
 #pragma once
 
 #include <cstdint>

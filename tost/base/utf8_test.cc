@@ -29,7 +29,7 @@ TEST(Utf8, RefusesWhatIsMalformed) {
   EXPECT_EQ(first_invalid_utf8("añ€😀"), 10u);
 }
 
-TEST(Utf8, TakesSurrogatesWhereAsked) {
+TEST(Utf8, TakesSurrogatesIfRequested) {
   for (const char* one : {"\xED\xA0\x80", "\xED\xAF\xBF", "\xED\xB0\x80", "\xED\xBF\xBF"}) {
     EXPECT_EQ(utf8_length(one, 0), 0u);
     EXPECT_EQ(utf8_length(one, 0, Surrogates::kTaken), 3u);

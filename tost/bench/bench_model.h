@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// What is done once a repetition.
+// The work of a repetition.
 //   forward  pictures or sequences to logits
 //   prefill  a text of `size` tokens to the logits of the next one
 //   decode   `steps` single tokens after a text of `size` tokens, to the logits after the last
@@ -25,7 +25,7 @@ struct BenchTask {
   torch::Device device = torch::kCPU;
 };
 
-// prepare() comes before each run() and outside its time; run() gives the logits [batch, ...].
+// prepare() is called before each run() and is not timed; run() returns the logits [batch, ...].
 struct BenchRunner {
   std::function<void()> prepare = [] {};
   std::function<torch::Tensor()> run;
@@ -44,7 +44,7 @@ class BenchModel {
   // Random, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
   // Throws a usage Error where this model has no such precision or engine. The last call: the
-  // runner takes what it needs of this model and may drop the rest.
+  // runner takes the parts it needs of this model and may free the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;
@@ -54,7 +54,7 @@ class BenchModel {
 
 struct BenchModelSource {
   std::string name;     // a preset, or a path as eval and predict take it
-  std::string mixer;    // instead of the preset's; "": its own
+  std::string mixer;    // instead of the preset's; "": the preset's
   int64_t longest = 0;  // tokens that a language model will read; beyond its learned positions it
                         // is measured without them
 };
@@ -62,8 +62,8 @@ struct BenchModelSource {
 // Every LayerScale becomes 1, every bias normal with deviation 0.02, from torch's generator.
 void show_every_layer(torch::nn::Module& module);
 
-// Largest deviation relative to the largest value of `wanted`; infinite for what is not finite and
-// for other shapes.
+// Largest deviation relative to the largest value of `wanted`; infinite for values that are not
+// finite and for other shapes.
 double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 
 // A seed for the input of a task.

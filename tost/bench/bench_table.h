@@ -1,4 +1,4 @@
-// What the tables of measurements share: where they were made, and rows as JSON and text.
+// Shared by tables of measurements: the machine, and rows as JSON and text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// Where and of what a row was measured; part of every row in JSON.
+// The machine and subject of a row; part of every row in JSON.
 struct BenchOrigin {
   std::string cpu, features, isa;  // features separated by blanks
   std::string version, commit, build, compiler, torch;
@@ -21,7 +21,7 @@ void add_origin(BenchRowJson& row, const BenchOrigin& origin);
 // A line for the foot of a table.
 std::string origin_line(const BenchOrigin& origin);
 
-// Null for what was not measured: not above 0, or not finite.
+// Null for values that were not measured: not above 0, or not finite.
 BenchRowJson measured(double value);
 
 // {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
@@ -35,7 +35,7 @@ nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
 // "| a | b |" and a line end.
 std::string markdown_line(const std::vector<std::string>& cells);
 
-// Three digits that count, without an exponent.
+// Three significant digits, without an exponent.
 std::string three_digits(double value);
 // "12 %"; "–" where there is no part.
 std::string share(double part, double whole);

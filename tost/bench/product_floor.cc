@@ -19,10 +19,10 @@ namespace {
 using torch::Tensor;
 
 // More rows than these are timed in part: the rate of a product no longer changes.
-constexpr int64_t kMostRows = 16384;
+constexpr int64_t kMaxRows = 16384;
 
 int64_t timed_rows(const Product& p) {
-  return p.channels > 0 ? p.rows : std::min(p.rows, kMostRows);
+  return p.channels > 0 ? p.rows : std::min(p.rows, kMaxRows);
 }
 
 using Call = std::function<void()>;
@@ -47,8 +47,8 @@ class Inputs {
   std::map<std::tuple<int64_t, int64_t, torch::ScalarType>, Tensor> made_;
 };
 
-// The ways to compute one product, each with a weight of its own.
-std::vector<Call> ways(const Product& p, int64_t rows, Precision precision, Inputs& inputs) {
+// The variants of one product, each with a separate weight.
+std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, Inputs& inputs) {
   std::vector<Call> calls;
   const bool conv = p.channels > 0;
   if (facts_of(precision).packing == Packing::kInt8 && !conv) {
@@ -100,20 +100,20 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
   std::vector<std::vector<Call>> calls;
   for (const Product& p : products) {
     floor.gflop += p.gflop();
-    calls.push_back(ways(p, timed_rows(p), precision, inputs));
+    calls.push_back(variants(p, timed_rows(p), precision, inputs));
   }
-  std::vector<Contestant> contestants;
+  std::vector<Candidate> candidates;
   std::vector<size_t> product_of;
-  for (size_t way = 0; way < 2; ++way) {
+  for (size_t variant = 0; variant < 2; ++variant) {
     for (size_t i = 0; i < calls.size(); ++i) {
-      if (way >= calls[i].size()) continue;
-      contestants.push_back({calls[i][way]});
+      if (variant >= calls[i].size()) continue;
+      candidates.push_back({calls[i][variant]});
       product_of.push_back(i);
     }
   }
   std::vector<double> best(products.size(), 1e30);
   try {
-    const auto times = time_rounds(1, repeat, contestants, ms_clock(device));
+    const auto times = time_rounds(1, repeat, candidates, ms_clock(device));
     for (size_t k = 0; k < times.size(); ++k) {
       best[product_of[k]] = std::min(best[product_of[k]], median(times[k]));
     }

@@ -1,5 +1,5 @@
-// The floors of a measurement. The matrix products of a network alone: what no implementation on
-// the same library can beat by leaving work out elsewhere. And one read of memory.
+// Lower bounds for every implementation on the same library: the time of only the matrix products
+// of a network, and of one read of memory.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,11 +14,11 @@
 
 namespace tost {
 
-// x [rows, inputs] times a weight [outputs, inputs]. A convolution is one, too, with a row for
-// every output pixel.
+// x [rows, inputs] times a weight [outputs, inputs]. A convolution counts as a product with a row
+// for every output pixel.
 struct Product {
   int64_t rows = 0, inputs = 0, outputs = 0;
-  // Of a convolution of stride 1 or 2 with a 3x3 window; else 0.
+  // For a convolution of stride 1 or 2 with a 3x3 window; else 0.
   int64_t batch = 0, channels = 0, height = 0, width = 0, stride = 0;
 
   double gflop() const { return 2e-9 * double(rows) * double(inputs) * double(outputs); }
@@ -35,11 +35,11 @@ struct ProductFloor {
   double ms = 0, gflop = 0;
 };
 
-// Every product on weights of its own, in the network's order: the median of `repeat` passes of
-// each by at::mm and by at::linear (convolutions by at::mm of their rows and by at::conv2d,
-// channels last), the better of the two, and their sum. precision: fp32, bf16; int8 multiplies
-// integers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
-// product. Products of many rows are timed in part and scaled.
+// Every product has separate weights, in the network's order: the median of `repeat` passes of each
+// by at::mm and by at::linear (convolutions by at::mm of their rows and by at::conv2d, channels
+// last), the better of the two, and their sum. precision: fp32, bf16; int8 multiplies integers
+// (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such product.
+// Products of many rows are timed in part and scaled.
 ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
 
@@ -47,8 +47,7 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
 // torch; the best of several, as noise only adds.
 double memory_read_ms(int64_t bytes);
 
-// The same on a GPU: half of what it takes there to copy as many bytes, from memory that its caches
-// do not hold.
+// The same on a GPU: half of the time to copy as many bytes from memory that is not in its caches.
 double memory_read_ms(int64_t bytes, c10::Device device);
 
 }  // namespace tost

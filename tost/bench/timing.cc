@@ -23,14 +23,14 @@ MsClock ms_clock(c10::Device device) {
 }
 
 std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
-                                             const std::vector<Contestant>& contestants,
+                                             const std::vector<Candidate>& candidates,
                                              const MsClock& now) {
-  std::vector<std::vector<double>> times(contestants.size());
+  std::vector<std::vector<double>> times(candidates.size());
   for (int64_t round = -warmup; round < repeat; ++round) {
-    for (size_t i = 0; i < contestants.size(); ++i) {
-      contestants[i].prepare();
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      candidates[i].prepare();
       const double start = now();
-      contestants[i].run();
+      candidates[i].run();
       const double end = now();
       if (round >= 0) times[i].push_back(end - start);
     }

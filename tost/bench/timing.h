@@ -1,4 +1,4 @@
-// Wall-clock times and what is reported of them.
+// Wall-clock times and their statistics.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,7 +17,7 @@ inline double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The upper one of an even number; `values` is not empty.
+// Of an even number of values the upper one of the two in the middle; `values` is not empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -30,19 +30,19 @@ struct Quartiles {
 };
 Quartiles quartiles(std::vector<double> values);  // not empty
 
-// Tells milliseconds, after all that was queued on the device.
+// Returns milliseconds, after all work queued on the device.
 using MsClock = std::function<double()>;
 MsClock ms_clock(c10::Device device = c10::kCPU);
 
-struct Contestant {
+struct Candidate {
   std::function<void()> run;
   std::function<void()> prepare = [] {};  // before each run, outside its time
 };
 
-// Milliseconds of each contestant's `repeat` runs. They alternate: each runs once a round, and the
+// Milliseconds of each candidate's `repeat` runs. They alternate: each runs once a round, and the
 // first `warmup` rounds are not counted.
 std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
-                                             const std::vector<Contestant>& contestants,
+                                             const std::vector<Candidate>& candidates,
                                              const MsClock& now = ms_clock());
 
 }  // namespace tost

@@ -7,7 +7,7 @@
 namespace tost {
 namespace {
 
-TEST(Timing, QuartilesLieBetweenValues) {
+TEST(Timing, QuartilesAreBetweenValues) {
   const auto one = quartiles({7});
   EXPECT_EQ(one.low, 7);
   EXPECT_EQ(one.high, 7);
@@ -25,9 +25,9 @@ TEST(Timing, ContestantsAlternateAndOnlyRoundsAfterWarmUpCount) {
   double clock = 0;
   std::string order;
   int called = 0;
-  const Contestant first{[&] { order += 'a', clock += ++called; },
-                         [&] { order += 'p', clock += 100; }};
-  const Contestant second{[&] { order += 'b', clock += 7; }};
+  const Candidate first{[&] { order += 'a', clock += ++called; },
+                        [&] { order += 'p', clock += 100; }};
+  const Candidate second{[&] { order += 'b', clock += 7; }};
   const auto times = time_rounds(2, 3, {first, second}, [&] { return clock; });
   EXPECT_EQ(order, "pabpabpabpabpab");
   EXPECT_EQ(times, (std::vector<std::vector<double>>{{3, 4, 5}, {7, 7, 7}}));

@@ -1,33 +1,107 @@
-// tost bench model: whole networks compared with their matrix products alone and one read of their
-// weights.
+// tost bench model: whole networks compared with only their matrix products and with one read of
+// their weights.
 #include "tost/bench/bench_model.h"
 
+#include <torch/version.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
+#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/cli/bench_output.h"
+#include "tost/base/text.h"
+#include "tost/bench/bench_table.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
+#include "tost/kernels/isa.h"
 #include "tost/ops/device.h"
 #include "tost/study/model_bench.h"
-#include "tost/study/model_report.h"
 #include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {
 
+constexpr const char* kFormats[] = {"md", "json"};
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string format_of(const std::string& file, const std::string& otherwise) {
+  for (const char* format : kFormats) {
+    if (ends_with(file, cat(".", format))) return format;
+  }
+  return otherwise;
+}
+
+struct BenchOutput {
+  std::string format = "md";  // or json
+  std::vector<std::string> files;
+  bool json = false;  // the same as format json
+};
+
+// The origin of rows measured now: machine, build and time.
+BenchOrigin bench_origin() {
+  return {cpu_name(),
+          join(cpu_features(), " "),
+          kernels::current_isa(),
+          build_version(),
+          build_commit(),
+          build_type(),
+          __VERSION__,
+          TORCH_VERSION,
+          utc_now()};
+}
+
+// --format, --json, --output.
+void add_output_options(CLI::App& command, BenchOutput& output) {
+  add_value(command, "--format", output.format, "md or json");
+  command.add_flag("--json", output.json, "The same as --format json");
+  command
+      .add_option("--output", output.files,
+                  "Write the rows to these files; .md and .json say the format")
+      ->delimiter(',');
+}
+
+// Throws a usage Error for another format, and those of check_output_file() for the files.
+void check_output(BenchOutput& output) {
+  for (const auto& file : output.files) check_output_file("output", file);
+  if (output.json) output.format = "json";
+  for (const char* format : kFormats) {
+    if (output.format == format) return;
+  }
+  fail_usage("--format is '", output.format, "'; it must be md or json.");
+}
+
+// Writes the files, each in the format of its extension if it has one, else in that of --format.
+void write_bench_files(const BenchOutput& output,
+                       const std::function<std::string(const std::string& format)>& formatted) {
+  for (const auto& file : output.files) {
+    write_file_atomic(file, formatted(format_of(file, output.format)));
+  }
+}
+
 struct BenchModelFlags {
   ModelBenchOptions bench;
   std::string tokens;
   std::vector<std::string> precisions{"fp32"};
-  std::vector<std::string> engines;  // empty: both, on a GPU off alone
+  std::vector<std::string> engines;  // empty: both, on a GPU only off
   BenchOutput output;
   std::string compare, save_weights, save_logits;
   bool no_floor = false, work = false;
@@ -67,8 +141,8 @@ void check(BenchModelFlags& o) {
 
 // Read before anything is measured: a mistake shows at once.
 nlohmann::json read_earlier(const std::string& file) {
-  constexpr int64_t kMostBytes = int64_t{64} << 20;
-  return parse_json(read_file(file, kMostBytes), cat("'", file, "'"));
+  constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  return parse_json(read_file(file, kMaxBytes), cat("'", file, "'"));
 }
 
 // To stderr as each is done: the table comes when all are.

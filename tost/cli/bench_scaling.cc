@@ -14,7 +14,7 @@
 #include "tost/cli/terminal.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/study/scaling_report.h"
+#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {
@@ -46,7 +46,7 @@ ScalingOptions checked(const BenchScalingOptions& options) {
   return bench;
 }
 
-// The line that says what is running stays on one row, on stderr.
+// The line of progress stays on one row, on stderr.
 ScalingWatcher watcher_for(ProgressLine& line, const ScalingOptions& bench) {
   ScalingWatcher watcher;
   const auto total = int64_t(bench.tokens.size() * bench.mixers.size() * bench.modes.size());
@@ -105,7 +105,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   print_json(json);
 }
 
-void add_what_is_measured(CLI::App& command, BenchScalingOptions& options) {
+void add_measurement_options(CLI::App& command, BenchScalingOptions& options) {
   auto& b = options.bench;
   options.mixers_flag = add_value(command, "--mixers", b.mixers,
                                   "Token mixers, separated by commas (causal: without xca)")
@@ -141,7 +141,7 @@ void add_bench_scaling_command(CLI::App& bench) {
   auto options = std::make_shared<BenchScalingOptions>();
   CLI::App* command = bench.add_subcommand(
       "scaling", "Time and memory of a layer as the tokens grow, for several mixers");
-  add_what_is_measured(*command, *options);
+  add_measurement_options(*command, *options);
   add_limits(*command, *options);
   add_run_options(*command, options->run);
   add_example(*command,

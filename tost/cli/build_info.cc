@@ -1,5 +1,5 @@
-#include "tost/cli/build_info.h"
-
+// The only source that is compiled again for every commit.
+#include "tost/cli/program.h"
 #include "tost_commit.h"
 
 namespace tost {

@@ -31,7 +31,7 @@ TOST_COMMANDS(TOST_DECLARE_COMMAND)
 TOST_BENCH_COMMANDS(TOST_DECLARE_COMMAND)
 #undef TOST_DECLARE_COMMAND
 
-// Of tost data.
+// A subcommand of tost data.
 void add_data_tokens_command(CLI::App& data);
 
 }  // namespace tost

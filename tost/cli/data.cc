@@ -1,4 +1,4 @@
-// tost data: what a data set holds, and generated sets written out as files.
+// tost data: describes data sets, and writes generated sets to files.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -60,7 +60,7 @@ json describe_pictures(const DataSpec& spec, const std::string& split) {
           {"masks", set->has_mask()}};
 }
 
-// Of the lengths of all sequences, of a pair the longer one's.
+// Statistics of the lengths of all sequences; a pair counts with its longer one.
 json describe_lengths(const SequenceDataset& set) {
   std::vector<int64_t> lengths(static_cast<size_t>(set.size()));
   for (int64_t i = 0; i < set.size(); ++i) lengths[static_cast<size_t>(i)] = set.length(i);
@@ -105,17 +105,17 @@ void print_row(const std::string& title, const json& splits,
 }
 
 void print_splits(const json& splits) {
-  constexpr size_t kMostClasses = 40;
+  constexpr size_t kMaxClasses = 40;
   const json& first = splits.front();
   std::cout << summary(first) << "\n";
   print_row("class", splits, [](const json& split) { return split["split"].get<std::string>(); });
   const json& classes = first["classes"];
-  for (size_t k = 0; k < std::min(classes.size(), kMostClasses); ++k) {
+  for (size_t k = 0; k < std::min(classes.size(), kMaxClasses); ++k) {
     print_row(classes[k], splits,
               [&](const json& split) { return json_text(split["class_counts"][k]); });
   }
-  if (classes.size() > kMostClasses) {
-    std::cout << "... and " << classes.size() - kMostClasses << " more\n";
+  if (classes.size() > kMaxClasses) {
+    std::cout << "... and " << classes.size() - kMaxClasses << " more\n";
   }
   print_row("all", splits, [](const json& split) {
     return human_number(split.value("images", split.value("sequences", int64_t{0})));

@@ -6,7 +6,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/data/text_export.h"
+#include "tost/data/export.h"
 
 namespace tost {
 namespace {

@@ -36,7 +36,7 @@ std::string tokens_of(const json& row) {
   return shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
 }
 
-// What a classifier reads: the key of the report that counts it.
+// The inputs of a classifier: the key of the report that counts them.
 std::string items_of(const json& report) {
   return report.contains("images") ? "images" : "sequences";
 }
@@ -81,12 +81,12 @@ void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
   request.precision = command.precision;
   request.split = command.split;
   request.batch = command.batch;
-  json given = command.data_values;
-  given["data"] = command.data.path;
-  if (app.count("--data-format") > 0) given["data_format"] = command.data.format;
-  if (app.count("--holdout") > 0) given["holdout"] = command.holdout;
-  request.data =
-      scored_data(given, find_model_file(command.checkpoint, request.weights), kind.data_keys);
+  json flag_values = command.data_values;
+  flag_values["data"] = command.data.path;
+  if (app.count("--data-format") > 0) flag_values["data_format"] = command.data.format;
+  if (app.count("--holdout") > 0) flag_values["holdout"] = command.holdout;
+  request.data = scored_data(flag_values, find_model_file(command.checkpoint, request.weights),
+                             kind.data_keys);
   ProgressLine progress(command.quiet || command.run.json);
   request.progress = [&](int64_t done, int64_t total, const char* what) {
     progress.update(done, total, what);
@@ -105,7 +105,7 @@ void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
 }
 
 // Scores a run folder as its training was set: data, batch, precision and weights. False where
-// --data is given, or nothing tells the data.
+// --data is set, or the data is unknown.
 bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options) {
   const std::filesystem::path file = std::filesystem::path(options.checkpoint) / kConfigFile;
   if (app.count("--data") > 0 || !is_plain_file(file)) return false;

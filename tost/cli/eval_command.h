@@ -1,4 +1,4 @@
-// What tost eval was told, and what it does with each kind of model.
+// The flags of tost eval, and its functions for each kind of model.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,20 +22,20 @@ struct EvalCommand {
   DataSpec data;
   std::string split;      // empty: the kind's default
   int64_t batch = 0;      // 0: the kind's default
-  std::string precision;  // empty: the file's own
+  std::string precision;  // empty: the file's
   bool ema = false;
   bool quiet = false;
   // Pictures and sequences.
   ScoreRequest score;
   nlohmann::json data_values = nlohmann::json::object();  // settings of the data that were given
-  // Language alone.
+  // Only language.
   std::string task = "loss";  // loss, lambada or choice
   int64_t samples = 0;        // of every group of a task of tokens; 0: all
   LanguageLossOptions loss;
   bool whole_text = false;
   std::optional<int64_t> limit;
   double holdout = 0.1;
-  std::string tokenizer;  // empty: the model's own
+  std::string tokenizer;  // empty: the model's
 };
 
 // Throws a usage Error unless --data was given.
@@ -44,7 +44,7 @@ void require_data(const CLI::App& app);
 // Adds the flags of language models, and returns them for the check of the kind.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
 
-// Scores the model and prints the report. `app` tells which flags were given.
+// Scores the model and prints the report. `app` knows which flags are set.
 void run_language_eval(const CLI::App& app, EvalCommand& command);
 
 }  // namespace tost

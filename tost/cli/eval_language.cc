@@ -1,4 +1,4 @@
-// The part of tost eval that concerns language models.
+// tost eval for language models.
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -26,7 +26,7 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
-// What --data of a task of tokens asks for; no value of --task.
+// The task that --data of a task of tokens selects; no value of --task.
 const std::string kAnswers = "answers";
 
 // The flags that only some tasks have, and which.
@@ -47,7 +47,7 @@ const std::vector<TaskFlag> kTaskFlags = {{"--protocol", {"loss"}},
                                           {"--samples", {kAnswers}},
                                           {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
-const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
+const std::vector<std::string> kDefaultFlags = {"--stride", "--whole-text"};
 
 std::string named(const std::string& task) {
   return task == kAnswers ? "data of a task of tokens" : "--task " + task;
@@ -70,7 +70,7 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
   }
   if (answers) return;
   const bool official = command.loss.protocol == "official";
-  for (const std::string& flag : official ? kUsualFlags : kOfficialFlags) {
+  for (const std::string& flag : official ? kDefaultFlags : kOfficialFlags) {
     if (app.count(flag) == 0) continue;
     fail_usage(flag, " goes with the protocol ", official ? "usual" : "official", ", not with ",
                command.loss.protocol, ".");

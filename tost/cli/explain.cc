@@ -82,7 +82,7 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
                "; tost explain shows image and language models.");
   }
   request.device = command.run.device;
-  request.samples_given = app.count("--samples") > 0;
+  request.samples_set = app.count("--samples") > 0;
   if (app.count("--text") > 0) request.text = command.text;
   ProgressLine progress(command.quiet || command.run.json);
   request.progress = [&](int64_t done, int64_t total, const std::string& what) {

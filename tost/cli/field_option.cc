@@ -72,7 +72,7 @@ void describe_field(CLI::Option& option, const FieldInfo& field, const std::stri
   option.option_text(type_shown(field) + (usual.empty() ? "" : "=" + usual));
 }
 
-// A text with control characters stands in quotes: "\n" for a line break.
+// A text with control characters is quoted: "\n" for a line break.
 std::string show_setting(const json& value) {
   if (value.is_null() || value == "" || value == json::object()) return "";
   if (!value.is_string()) return json_text(value);

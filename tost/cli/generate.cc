@@ -32,11 +32,11 @@ struct GenerateFlags {
   RunOptions run;
   std::string checkpoint;
   std::string prompt, prompt_file, prompts_file;
-  bool prompt_given = false;
+  bool has_prompt = false;
   int64_t samples = 1;
   std::string session;
-  std::string precision;  // empty: the file's own
-  std::string tokenizer;  // empty: the model's own
+  std::string precision;  // empty: the file's
+  std::string tokenizer;  // empty: the model's
   bool ema = false, stats = false;
   bool past_block_given = false;
   GenerateConfig generate;
@@ -85,23 +85,24 @@ std::vector<Prompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
     }
     return {{std::move(text), cat("'", o.prompt_file, "'")}};
   }
-  if (!o.prompt_given && may_be_empty) return {{"", "The prompt"}};  // a session needs no prompt
+  if (!o.has_prompt && may_be_empty) return {{"", "The prompt"}};  // a session needs no prompt
   return {{o.prompt, "The prompt"}};
 }
 
 void check_options(const GenerateFlags& o) {
-  constexpr int64_t kMostSamples = 100'000;
-  const int given =
-      int(o.prompt_given) + int(!o.prompt_file.empty()) + int(!o.prompts_file.empty());
-  if (given > 1) fail_usage("--prompt, --prompt-file and --prompts exclude each other; give one.");
-  if (o.samples < 1 || o.samples > kMostSamples) {
-    fail_usage("--samples is ", o.samples, "; it must be from 1 to ", kMostSamples, ".");
+  constexpr int64_t kMaxSamples = 100'000;
+  const int prompt_flags =
+      int(o.has_prompt) + int(!o.prompt_file.empty()) + int(!o.prompts_file.empty());
+  if (prompt_flags > 1)
+    fail_usage("--prompt, --prompt-file and --prompts exclude each other; give one.");
+  if (o.samples < 1 || o.samples > kMaxSamples) {
+    fail_usage("--samples is ", o.samples, "; it must be from 1 to ", kMaxSamples, ".");
   }
   if (o.session.empty()) return;
   if (o.samples != 1 || !o.prompts_file.empty()) {
     fail_usage("--session continues one text; leave out --samples and --prompts.");
   }
-  // Noticed now rather than when all is written.
+  // Checked now, not after all is written.
   const auto folder = absolute_path(o.session).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
     fail_data("The session '", o.session, "' cannot be written: ", system_reason(errno), ".");
@@ -189,11 +190,11 @@ void print(const GenerateFlags& o, const std::string& file, const std::vector<Pr
   } else {
     print_texts(prompts, result);
   }
-  std::cout.flush();  // before what stderr says, which may go to the same place
+  std::cout.flush();  // before messages on stderr, which may be the same terminal
   if (o.stats && !o.run.json) print_stats(result.stats);
 }
 
-// What the text will lose, said before it begins.
+// A warning about parts that the text will lose, printed before it begins.
 void note_past_block(const LanguageModel& model, const GenerateFlags& o,
                      const std::vector<std::vector<int64_t>>& prompts, const TextSession& session) {
   if (o.past_block_given || model.config().positions != "learned") return;
@@ -228,7 +229,7 @@ void run_generate(const GenerateFlags& o) {
   const bool stream = !o.run.json && prompts.size() == 1;
   const OnText on_text = [](int64_t, const std::string& piece) {
     std::cout << piece << std::flush;
-    return bool(std::cout);  // false once nobody reads
+    return bool(std::cout);  // false once the reader has left
   };
   const auto result =
       generate(*loaded.model, *loaded.info.tokenizer, std::move(ids), o.generate,
@@ -240,7 +241,7 @@ void run_generate(const GenerateFlags& o) {
 
 void add_text_options(CLI::App& command, GenerateFlags& o) {
   command.add_option("--prompt", o.prompt, "Text to continue")
-      ->each([&o](const std::string&) { o.prompt_given = true; })
+      ->each([&o](const std::string&) { o.has_prompt = true; })
       ->default_str("a line break");
   command.add_option("--prompt-file", o.prompt_file, "File to continue; - is stdin");
   command.add_option("--prompts", o.prompts_file, "File of prompts, one a line; - is stdin");

@@ -1,4 +1,4 @@
-// tost info: what was built, what this CPU offers, which paths run, and the models there are.
+// tost info: prints the build, the CPU, the selected code paths and the available models.
 #include <torch/version.h>
 
 #include <algorithm>
@@ -62,11 +62,11 @@ nlohmann::json describe_gpus() {
   return gpus;
 }
 
-// By what the inference engine computes each kind of product.
+// The method of the inference engine for each kind of product.
 nlohmann::json describe_products() {
-  return {{"float32", product_way(Packing::kFloat32)},
-          {"bfloat16", product_way(Packing::kBfloat16)},
-          {"int8", product_way(Packing::kInt8)}};
+  return {{"float32", product_method(Packing::kFloat32)},
+          {"bfloat16", product_method(Packing::kBfloat16)},
+          {"int8", product_method(Packing::kInt8)}};
 }
 
 nlohmann::json describe_paths() {
@@ -143,7 +143,7 @@ void print_info(const nlohmann::json& info) {
   print_gpus(info);
   std::cout << "mixers      " << words(paths["mixers"]) << "\n"
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
-            << "models      `tost info --models` lists " << preset_names().size()
+            << "models      `tost info --models` lists " << PresetNames::all().size()
             << " presets, `tost models` the trained ones\n";
 }
 

@@ -1,4 +1,4 @@
-// tost inspect: what a weight file or checkpoint is and holds, without running anything of it.
+// tost inspect: describes a weight file or checkpoint without executing anything in it.
 #include "tost/store/inspect.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-// The beginning of a long value, unless all is to be shown.
+// The beginning of a long value, or all of it if requested.
 std::string short_text(const Json& value, bool all) {
   constexpr size_t kMost = 200;
   std::string text = text_of(value);
@@ -55,7 +55,8 @@ void print_tree(const Json& value, int indent, bool all) {
   }
 }
 
-// Of a run's checkpoint; its tensors are as many as the model's, two or three times.
+// Optimiser files of a run's checkpoint, which have two or three times as many tensors as the
+// model.
 bool is_optimizer_file(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
   return name == kOptimizerFile || starts_with(name, "optimizer-");
@@ -120,7 +121,7 @@ void print_group(const TensorGroup& group, size_t width) {
   std::cout << "\n";
 }
 
-// With statistics, which differ, each has a line of its own.
+// With statistics each tensor has a separate line, because they differ.
 void print_tensors(const Json& tensors) {
   if (tensors.empty()) return;
   const auto groups = grouped(tensors, !tensors.front().contains("nan"));

@@ -1,4 +1,4 @@
-// Commands that take several kinds of model: the flags that go with each, and what each kind does.
+// Commands that take several kinds of model: the flags and the functions of each kind.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,10 +13,10 @@
 
 namespace tost {
 
-// By Kind::name. A flag may go with several kinds; one in no list goes with all.
+// By Kind::name. A flag may apply to several kinds; one in no list applies to all.
 using KindFlags = std::map<std::string, std::vector<CLI::Option*>>;
 
-// A usage Error for a flag that was given and goes with other kinds alone.
+// Throws a usage Error for a flag that is set and only applies to other kinds.
 inline void check_kind(const Kind& kind, const KindFlags& flags) {
   const auto takes = [&](const std::string& name, const CLI::Option* flag) {
     const auto list = flags.find(name);
@@ -27,13 +27,13 @@ inline void check_kind(const Kind& kind, const KindFlags& flags) {
     if (flags.count(owner.name) == 0) continue;
     for (const CLI::Option* flag : flags.at(owner.name)) {
       if (flag->count() == 0 || takes(kind.name, flag)) continue;
-      std::vector<std::string> takers;
+      std::vector<std::string> accepting;
       for (const Kind& other : kinds()) {
-        if (takes(other.name, flag)) takers.push_back(other.label);
+        if (takes(other.name, flag)) accepting.push_back(other.label);
       }
       const std::string flag_name =
           flag->nonpositional() ? flag->get_name() : cat("The argument '", flag->get_name(), "'");
-      fail_usage(flag_name, " goes with ", join(takers, " and "), " models, and this is ",
+      fail_usage(flag_name, " goes with ", join(accepting, " and "), " models, and this is ",
                  with_article(cat(kind.label, " model")), ".");
     }
   }

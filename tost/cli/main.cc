@@ -1,6 +1,6 @@
 // The program is a thin shell around libtost_program.so. OpenMP's runtime decides how its threads
-// wait when it is loaded, before any main() that links it could say so. Its default, to spin, is
-// ruinous where another process wants the same cores: measured here, a training run next to two
+// wait when it is loaded, before any main() that links it could change this. Its default, to spin,
+// is ruinous where another process wants the same cores: measured here, a training run next to two
 // busy processes fell from 360 to 13 images a second. Not to spin at all costs a wake-up for every
 // parallel region: decoding, which has a hundred short ones a token, took 9.5 ms instead of 7.0. So
 // they spin for some 20 microseconds and then sleep.
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const int code = run(argc, argv);
-  // LibTorch would only take its registries apart, which costs tens of milliseconds.
+  // Skips destructors: those of LibTorch's registries cost tens of milliseconds.
   std::fflush(nullptr);
   std::_Exit(code);
 }

@@ -86,7 +86,7 @@ void print_card(const ShippedModel& model) {
   }
 }
 
-// The intact ones; each other one is told of on stderr.
+// The intact ones; the others are reported on stderr.
 std::vector<ShippedModel> intact(const std::vector<ShippedModel>& all) {
   std::vector<ShippedModel> models;
   for (const ShippedModel& model : all) {

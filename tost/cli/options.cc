@@ -108,35 +108,35 @@ bool read_number(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Each of these returns what is wrong with a value, or "".
-std::string judge_text(const std::string& text) {
+// Each of these returns the error in a value, or "".
+std::string text_error(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave this out." : "";
 }
 
-std::string judge_count(const std::string& text) {
+std::string count_error(const std::string& text) {
   int64_t value = 0;
-  if (text.empty()) return judge_text(text);
+  if (text.empty()) return text_error(text);
   if (!read_number(text, value)) return cat("'", text, "' is not an integer of this size.");
   return value < 0 ? cat(value, " is negative; an integer from 0 on is expected.") : "";
 }
 
-std::string judge_number(const std::string& text) {
+std::string number_error(const std::string& text) {
   double value = 0;
-  if (text.empty()) return judge_text(text);
+  if (text.empty()) return text_error(text);
   return read_number(text, value) && std::isfinite(value)
              ? ""
              : cat("'", text, "' is not a finite number.");
 }
 
 void check_one(CLI::Option& option) {
-  // Flags without a value have no type, nor have the settings of a table.
+  // Flags without a value and settings of a table have no type.
   const std::string type = option.get_type_name();
-  const auto add = [&](std::string (*judge)(const std::string&)) {
-    option.check(CLI::Validator([judge](std::string& text) { return judge(text); }, ""));
+  const auto add = [&](std::string (*error_of)(const std::string&)) {
+    option.check(CLI::Validator([error_of](std::string& text) { return error_of(text); }, ""));
   };
-  if (starts_with(type, "INT") || starts_with(type, "UINT")) add(judge_count);
-  if (starts_with(type, "FLOAT")) add(judge_number);
-  if (starts_with(type, "TEXT") && option.get_name() != "--prompt") add(judge_text);
+  if (starts_with(type, "INT") || starts_with(type, "UINT")) add(count_error);
+  if (starts_with(type, "FLOAT")) add(number_error);
+  if (starts_with(type, "TEXT") && option.get_name() != "--prompt") add(text_error);
 }
 
 std::vector<CLI::App*> commands_of(CLI::App& app) {
@@ -147,8 +147,8 @@ std::vector<CLI::App*> commands_of(CLI::App& app) {
 void note_data_name(const CLI::App& command, const std::string& text) {
   const std::string path = text.substr(text.find('=') + 1);
   const CLI::Option* format = command.get_option_no_throw("--data-format");
-  const bool told = format != nullptr && format->count() > 0;
-  if (!means_generated(path, told ? format->results().back() : "auto")) return;
+  const bool chosen = format != nullptr && format->count() > 0;
+  if (!means_generated(path, chosen ? format->results().back() : "auto")) return;
   if (!path_exists(path)) return;
   std::cerr << "note: " << path << " means the generated set; the " << path
             << " in this folder is ./" << path << "\n";

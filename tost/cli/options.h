@@ -30,7 +30,7 @@ void add_run_options(CLI::App& command, RunOptions& options);
 // The model that the command is about: a path, or the name of a shipped model, of which `value`
 // then gets the file.
 void add_model_argument(CLI::App& command, const char* name, std::string& value);
-// Lets the names of shipped models stand for their files in the values of this option too.
+// Accepts names of shipped models as values of this option, for their files.
 void accept_shipped_names(CLI::Option& option);
 // --tokenizer, of language models whose file holds none.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
@@ -48,7 +48,7 @@ inline void add_data_options(CLI::App& command, DataSpec& spec, bool required) {
 // usage Errors that name the flag: for a folder, and for a file within a folder that does not
 // exist.
 void check_output_file(const char* flag, const std::string& path);
-// The same, and for another ending than those that tell what is written.
+// The same, and for an unknown file name extension.
 void check_output_ending(const char* flag, const std::string& path,
                          const std::vector<std::string>& endings);
 
@@ -60,8 +60,8 @@ void check_flag_values(CLI::App& app);
 // A check of an option: why the text is not an integer from 1 on; empty where it is one.
 std::string at_least_one(const std::string& text);
 
-// Lets every flag that names data say in a line on stderr that a folder of the working directory is
-// not what its name means, where the name is a generated set's.
+// Makes every flag that names data warn on stderr if its value names a generated set and also a
+// folder of the working directory: the set is used.
 void note_data_names(CLI::App& app);
 
 }  // namespace tost

@@ -61,7 +61,7 @@ void add_predict_command(CLI::App& app) {
   auto options = std::make_shared<PredictFlags>();
   PredictRequest& request = options->request;
   add_model_argument(*command, "checkpoint", request.file);
-  // Each kind says what it reads, where it is given the wrong thing.
+  // Each kind states its input when it gets the wrong one.
   command->add_option("images", request.pictures, "JPEG or PNG files");
   auto flags = std::make_shared<KindFlags>();
   (*flags)["vision"] = {add_value(*command, "--batch", request.batch, "Images at a time")};

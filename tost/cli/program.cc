@@ -40,7 +40,7 @@ extern "C" void on_stop_signal(int signal) {
   }
 }
 
-// A terminal that goes away may say so several times: to its programs, and once more by the shell.
+// A closed terminal may send several signals: to its programs, and once more by the shell.
 extern "C" void on_hang_up(int) {
   stop_requested = true;
 }
@@ -56,7 +56,7 @@ std::string command_line_name(const CLI::App& command) {
   return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
 }
 
-// CLI11 only says which arguments were not expected; a user wants to know what was.
+// CLI11 only names unexpected arguments; a user needs to know the expected ones.
 std::string explain_extras(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string word = extras.empty() ? "" : extras.front();
@@ -120,8 +120,8 @@ bool out_of_memory(const std::exception& error) {
       [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
 }
 
-// Of what other libraries throw. Refusals of the system are not a mistake of this program; paths
-// and threads have better sentences where they are used.
+// A sentence for exceptions of other libraries. Errors of the system are no mistake of this
+// program. Paths and threads have better sentences where they are used.
 std::string foreign_sentence(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();
@@ -142,7 +142,7 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, error);
-  } catch (const ToldElsewhere& error) {
+  } catch (const ReportedElsewhere& error) {
     return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;
   } catch (const Error& error) {
     std::cerr << name << ": " << error.what() << "\n";
@@ -153,18 +153,19 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
   return kExitData;
 }
 
-// Whether stdout is a pipe that nobody reads from any more.
-bool reader_is_gone() {
+// Whether stdout is a pipe whose reader has closed it.
+bool output_closed() {
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-// The exit code of a command that has printed all it had to say. A reader that went away (`tost
-// ... | head`) ends the program as it ends others, by the signal, once the command's work is done.
+// The exit code of a command that has printed all its output. If the reader has closed the pipe
+// (`tost ... | head`), SIGPIPE ends the program, as other programs, once the command's work is
+// done.
 int after_output(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  if (reader_is_gone()) {
+  if (output_closed()) {
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }
@@ -179,10 +180,10 @@ int run_program(int argc, char** argv) {
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
   try {
-    // A reader that goes away is no reason to die half-way; see after_output().
+    // A reader that closes the pipe must not end the work; see after_output().
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Returns freed blocks of this size to the system, so that what is resident is what is in use.
+    // Returns freed blocks of this size to the system, so that resident memory is memory in use.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     install_caching_allocator();
     build_commands(app);

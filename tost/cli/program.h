@@ -1,4 +1,4 @@
-// What every command shares: exit codes, JSON output, compute threads, interruption.
+// Shared by all commands: exit codes, JSON output, compute threads, interruption.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,12 @@ const std::atomic<bool>* stop_flag();
 
 // A command's exit code when it is neither 0 nor thrown: set by commands that were interrupted.
 void set_exit_code(int code);
-// Says on stderr that the user stopped the command, and sets its exit code.
+// Prints on stderr that the user stopped the command, and sets its exit code.
 void say_interrupted(const char* what = "interrupted");
+
+// The sources and compiler of this program.
+const char* build_version();
+const char* build_commit();  // of the source, shortened; ends with "+" if files were changed
+const char* build_type();    // such as Release
 
 }  // namespace tost

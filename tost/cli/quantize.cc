@@ -99,8 +99,8 @@ void run_quantize(const QuantizeCommand& c) {
   // Before anything is written: the precision, or the data, may not fit.
   const Kind& kind = kind_named(model_kind(c.in, weights));
   json before, products, data{{"data", c.data.path}};
-  // A step of decoding reads fewer bytes whatever it multiplies by.
-  if (!kind.decodes) products = product_way(packing_of(precision));
+  // A step of decoding reads fewer bytes for every method of multiplication.
+  if (!kind.decodes) products = product_method(packing_of(precision));
   if (!c.data.path.empty()) {
     if (c.data.format != "auto") data["data_format"] = c.data.format;
     data = scored_data(data, find_model_file(c.in, weights), kind.data_keys);

@@ -1,4 +1,4 @@
-// tost serve: models with an HTTP interface, and a page to look at.
+// tost serve: models with an HTTP interface, and a page for browsers.
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@
 namespace tost {
 namespace {
 
-constexpr int64_t kMostTemplateBytes = 1 << 20, kMostKeyBytes = 4096;
+constexpr int64_t kMaxTemplateBytes = 1 << 20, kMaxKeyBytes = 4096;
 
 struct ServeFlags {
   RunOptions run;
@@ -102,7 +102,7 @@ void raise_descriptor_limit(int64_t connections) {
 std::string read_key(const std::string& file) {
   std::string key;
   if (!file.empty()) {
-    key = read_file(file, kMostKeyBytes);
+    key = read_file(file, kMaxKeyBytes);
     while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
     if (key.empty()) fail_usage("'", file, "' holds no key; write one line into it.");
   } else if (const char* set = std::getenv("TOST_API_KEY"); set != nullptr) {
@@ -115,7 +115,7 @@ std::string read_key(const std::string& file) {
   return key;
 }
 
-void warn_of_strangers(const ServeFlags& o, LogLines& log) {
+void warn_of_public_access(const ServeFlags& o, LogLines& log) {
   const bool here = starts_with(o.host, "127.") || o.host == "::1";
   if (here || !o.app.key.empty()) return;
   log.add(json_text(nlohmann::json{{"warning", cat("Everybody who can reach ", o.host,
@@ -133,13 +133,13 @@ class Spiller {
   explicit Spiller(App& app) {
     thread_ = start_thread([this, &app] {
       std::unique_lock lock(mutex_);
-      std::string said;  // a full disk fails every second
+      std::string last_error;  // a full disk fails every second
       while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) {
         try {
           app.sessions.spill_idle();
-          said.clear();
+          last_error.clear();
         } catch (const std::exception& error) {
-          if (std::exchange(said, error.what()) == error.what()) continue;
+          if (std::exchange(last_error, error.what()) == error.what()) continue;
           log_failure(app.lines, error);
         }
       }
@@ -163,8 +163,8 @@ class Spiller {
   std::thread thread_;
 };
 
-std::vector<std::string> served_models(const std::vector<std::string>& given) {
-  if (!given.empty()) return given;
+std::vector<std::string> served_models(const std::vector<std::string>& names) {
+  if (!names.empty()) return names;
   const auto shipped = shipped_names();
   if (shipped.empty()) {
     fail_usage("no model is given, and this program has no shipped models next to it; name a run ",
@@ -216,7 +216,7 @@ void run_serve(ServeFlags& o) {
   o.service.threads = o.run.threads;
   o.app.key = read_key(o.key_file);
   if (!o.chat_template.empty()) {
-    o.app.chat = chat_template_from(read_file(o.chat_template, kMostTemplateBytes),
+    o.app.chat = chat_template_from(read_file(o.chat_template, kMaxTemplateBytes),
                                     cat("'", o.chat_template, "'"));
   }
   o.sessions.folder = o.session_folder;
@@ -226,7 +226,7 @@ void run_serve(ServeFlags& o) {
   }
   raise_descriptor_limit(o.http.connections);
   HttpServer server(o.host, o.port, o.http, app.handler());
-  warn_of_strangers(o, app.lines);
+  warn_of_public_access(o, app.lines);
   app.connections = [&server] { return server.connections(); };
   const std::string shown_host =
       o.host.find(':') == std::string::npos ? o.host : "[" + o.host + "]";
@@ -234,7 +234,7 @@ void run_serve(ServeFlags& o) {
   std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
             << std::endl;
   const Spiller spiller(app);
-  // What waits for a client that hangs must not cost the sessions that are at rest.
+  // Requests that wait for a client that hangs must not cost idle sessions.
   const auto save = [&app] {
     try {
       app.sessions.save_all();

@@ -1,5 +1,5 @@
 // A line of progress that redraws itself on a terminal, and occasional plain lines in a pipe or
-// file. Everything goes to stderr, so that stdout keeps results alone.
+// file. Everything goes to stderr, so that stdout has only results.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class ProgressLine {
   void update(int64_t done, int64_t total, const std::string& text);
   // A line that stays, above the bar.
   void print(const std::string& line);
-  // Leaves the last state standing and ends the line.
+  // Leaves the last state visible and ends the line.
   void finish();
 
  private:

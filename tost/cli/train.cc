@@ -10,13 +10,11 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/cli/build_info.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/field_option.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/cli/train_help.h"
 #include "tost/comm/group.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
@@ -158,7 +156,8 @@ std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
   return text + ", last " + show_metric(result.metric, last->get<double>());
 }
 
-// What scores the run on data it was not chosen by, where there is such data.
+// The command that scores the run on data that did not select its weights, where there is such
+// data.
 std::string next_command(const std::string& run) {
   const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
   return cat("tost eval ", quoted(run), " --data ", quoted(config.value("data", "")));
@@ -194,8 +193,9 @@ std::unique_ptr<Group> meet(TrainRun& run) {
     return nullptr;
   }
   const auto timeout = run.values.find("peer_timeout");
-  const bool given = timeout != run.values.end() && timeout->is_number();
-  auto group = std::make_unique<Group>(*place, given ? timeout->get<double>() : kUsualPeerTimeout);
+  const bool has_timeout = timeout != run.values.end() && timeout->is_number();
+  auto group =
+      std::make_unique<Group>(*place, has_timeout ? timeout->get<double>() : kDefaultPeerTimeout);
   run.group = group.get();
   if (group->first()) run.launch = launch_from_environment();
   return group;
@@ -226,7 +226,7 @@ bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   return true;
 }
 
-// Says what a new run of these settings would be, or refuses them; touches no data.
+// Describes a new run of these settings, or refuses them; reads no data.
 void show_settings(const json& values) {
   const RunKind& kind = choose_run_kind(values);
   const PreparedRun run = kind.prepare(values, nullptr);
@@ -269,8 +269,8 @@ std::string why_no_minutes(const std::string& text) {
              : cat("'", text, "' is not a number from 0.05 to 1,000,000");
 }
 
-// Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
-// value by its own range.
+// Every setting once, with the widest range of all kinds that have it. The chosen kind checks the
+// value by its range.
 std::vector<FieldInfo> widest_fields() {
   std::vector<FieldInfo> all;
   for (const RunKind& kind : run_kinds()) {

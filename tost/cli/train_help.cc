@@ -1,5 +1,4 @@
-#include "tost/cli/train_help.h"
-
+// The help of `tost train`: settings in groups, for the kind of run that the other flags select.
 #include <algorithm>
 #include <vector>
 
@@ -17,7 +16,7 @@ using nlohmann::json;
 struct TrainHeading {
   const char* title;
   std::vector<std::string> usual, rest;
-  bool one_kind = false;  // so that the title says whose settings these are
+  bool one_kind = false;  // so that the title names the kind
 };
 
 const std::vector<TrainHeading>& headings() {
@@ -80,7 +79,7 @@ const TrainHeading& heading_of(const std::string& key) {
   return headings()[train_place(key).heading];
 }
 
-bool is_usual(const std::string& key) {
+bool is_default(const std::string& key) {
   return train_place(key).place < heading_of(key).usual.size();
 }
 
@@ -91,7 +90,7 @@ const FieldInfo* find_field(const RunKind& kind, const std::string& key) {
   return nullptr;
 }
 
-std::string usual_value(const RunKind& kind, const std::string& recipe, const std::string& key) {
+std::string default_value(const RunKind& kind, const std::string& recipe, const std::string& key) {
   return show_setting(kind.usual(recipe).value(key, json()));
 }
 
@@ -114,17 +113,17 @@ FieldInfo joined_field(const std::string& key) {
     }
     nouns.push_back(kind.noun + "s");
   }
-  const bool told = nouns.size() == run_kinds().size() || heading_of(key).one_kind;
-  if (same && !told) joined.help += " (" + join(nouns, ", ") + ")";
+  const bool named = nouns.size() == run_kinds().size() || heading_of(key).one_kind;
+  if (same && !named) joined.help += " (" + join(nouns, ", ") + ")";
   return joined;
 }
 
 // "64", or "small 64, char 12" where the first recipes of the kinds differ.
-std::string joined_usual(const std::string& key) {
+std::string joined_default(const std::string& key) {
   std::vector<std::string> values, parts;
   for (const RunKind& kind : run_kinds()) {
     const std::string& recipe = kind.recipes.front();
-    const std::string value = usual_value(kind, recipe, key);
+    const std::string value = default_value(kind, recipe, key);
     if (value.empty()) continue;
     values.push_back(value);
     parts.push_back(recipe == value ? value : recipe + " " + value);
@@ -133,13 +132,13 @@ std::string joined_usual(const std::string& key) {
   return values.empty() ? "" : same ? values.front() : join(parts, ", ");
 }
 
-// One empty line in the place of several.
+// Replaces several empty lines by one.
 std::string without_gaps(const std::string& text) {
-  std::string kept;
+  std::string result;
   for (const char c : text) {
-    if (c != '\n' || !ends_with(kept, "\n\n")) kept += c;
+    if (c != '\n' || !ends_with(result, "\n\n")) result += c;
   }
-  return kept;
+  return result;
 }
 
 class TrainHelp : public CLI::Formatter {
@@ -152,7 +151,7 @@ class TrainHelp : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     const bool all = mode == CLI::AppFormatMode::All;
-    const RunKind* kind = asked_kind();
+    const RunKind* kind = selected_kind();
     if (all && kind == nullptr) {
       show_all();
     } else {
@@ -162,19 +161,19 @@ class TrainHelp : public CLI::Formatter {
   }
 
  private:
-  std::string given(const char* key) const {
+  std::string value_of(const char* key) const {
     const auto& results = options_.at(key)->results();
     return results.empty() ? "" : results.back();
   }
 
-  // Nothing where the flags do not tell, or contradict each other.
-  const RunKind* asked_kind() const {
+  // Nothing where the flags do not show it, or contradict each other.
+  const RunKind* selected_kind() const {
     json values = json::object();
     for (const char* key : {"recipe", "model", "from"}) {
-      if (!given(key).empty()) values[key] = given(key);
+      if (!value_of(key).empty()) values[key] = value_of(key);
     }
     try {
-      return values.empty() ? kind_of_data(given("data")) : &choose_run_kind(values);
+      return values.empty() ? kind_of_data(value_of("data")) : &choose_run_kind(values);
     } catch (const Error&) {
       return nullptr;
     }
@@ -183,21 +182,21 @@ class TrainHelp : public CLI::Formatter {
   void show_all() const {
     for (const auto& [key, option] : options_) {
       option->group(heading_of(key).title);
-      describe_field(*option, joined_field(key), joined_usual(key));
+      describe_field(*option, joined_field(key), joined_default(key));
     }
     command_.footer("Values are those of the first recipe of each kind.\n" + examples_);
   }
 
   void show_kind(const RunKind& kind, bool all) const {
-    const std::string asked = given("recipe");
+    const std::string recipe_name = value_of("recipe");
     const bool known =
-        std::find(kind.recipes.begin(), kind.recipes.end(), asked) != kind.recipes.end();
-    const std::string recipe = known ? asked : kind.recipes.front();
+        std::find(kind.recipes.begin(), kind.recipes.end(), recipe_name) != kind.recipes.end();
+    const std::string recipe = known ? recipe_name : kind.recipes.front();
     for (const auto& [key, option] : options_) {
       const FieldInfo* field = find_field(kind, key);
-      const bool shown = field != nullptr && (all || is_usual(key));
+      const bool shown = field != nullptr && (all || is_default(key));
       option->group(shown ? heading_of(key).title : "");
-      if (shown) describe_field(*option, *field, usual_value(kind, recipe, key));
+      if (shown) describe_field(*option, *field, default_value(kind, recipe, key));
     }
     std::vector<std::string> others;
     for (const RunKind& other : run_kinds()) {

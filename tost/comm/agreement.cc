@@ -1,4 +1,4 @@
-// What processes say to each other in words: texts, errors, and what they agree on.
+// Messages between processes: texts, errors and agreements.
 #include <cstring>
 
 #include "tost/comm/group.h"
@@ -37,7 +37,7 @@ std::string failure_of(const std::function<void()>& work) {
   const std::string message =
       of == 0 ? failure.substr(1) : cat("Rank ", of, ": ", failure.substr(1));
   if (rank == 0) throw Error(kind, message);
-  throw ToldElsewhere(kind, message);
+  throw ReportedElsewhere(kind, message);
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ std::vector<std::string> Group::gather_texts(const std::string& text) {
   return texts;
 }
 
-bool Group::any(bool mine) {
-  Tensor count = torch::full({1}, mine ? 1.0 : 0.0, torch::kDouble);
+bool Group::any(bool flag) {
+  Tensor count = torch::full({1}, flag ? 1.0 : 0.0, torch::kDouble);
   sum(count);
   return count.item<double>() > 0;
 }
@@ -79,9 +79,9 @@ std::string Group::by_first(const std::function<std::string()>& work) {
   std::string result;
   const std::string failure = first() ? failure_of([&] { result = work(); }) : "";
   // One message: what happened, then the result.
-  const std::string told = broadcast_text(failure.empty() ? "+" + result : failure);
-  if (told.front() != '+') throw_failure(told, 0, rank());
-  return told.substr(1);
+  const std::string sent = broadcast_text(failure.empty() ? "+" + result : failure);
+  if (sent.front() != '+') throw_failure(sent, 0, rank());
+  return sent.substr(1);
 }
 
 }  // namespace tost

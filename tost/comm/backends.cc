@@ -37,7 +37,7 @@ namespace {
 
 BackendPtr open_nccl(const BackendPlace& place) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  // Its own limit, with a message of its own, comes after that of the group.
+  // NCCL's timeout, with another message, is longer than that of the group.
   options->timeout = 2 * milliseconds_of(place.timeout);
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, int(place.rank), int(place.world),
                                                      options);
@@ -81,8 +81,8 @@ bool ends_within(c10d::Work& work, std::chrono::milliseconds turn) {
     work.wait(turn);
     return true;
   } catch (const std::exception&) {
-    // The turn is over, or the call has failed. That of scattered sums never says that it is
-    // completed, and throws at once.
+    // The turn is over, or the call has failed. The work of scattered sums never becomes complete,
+    // and throws at once.
     if (std::chrono::steady_clock::now() - start < turn) throw;
     if (!work.isCompleted()) return false;
   }

@@ -1,4 +1,4 @@
-// The backends of c10d by which a Group sends tensors. For its sources and their tests alone.
+// The backends of c10d by which a Group sends tensors. Only for sources and tests of this folder.
 #pragma once
 
 #include <chrono>
@@ -29,12 +29,12 @@ BackendPtr open_gloo(const BackendPlace& place);
 // another one here.
 BackendPtr (*&gpu_backend())(const BackendPlace&);
 
-// What a store of c10d holds under `key`, which is `value` where nobody was there before; empty
-// where no store answers.
+// The value that a store of c10d holds under `key`, after setting it to `value` if it was not set;
+// empty where no store answers.
 std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
                             const std::string& value);
 
-// Waits for `work`, at most so long; false where it runs on. Throws what it failed with.
+// Waits for `work`, at most so long; false where it runs on. Throws its error.
 bool ends_within(c10d::Work& work, std::chrono::milliseconds turn);
 
 // Names that torch 2.15 changed.

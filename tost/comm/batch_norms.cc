@@ -45,14 +45,14 @@ class SyncedNorm : public torch::autograd::Function<SyncedNorm> {
     const std::vector<int64_t> dims = all_but_channels(z);
     const Tensor x = (z.to(torch::kFloat) - over_channels(mean, z)) * over_channels(rstd, z);
     const Tensor grad = grads[0].to(torch::kFloat);
-    const Tensor own = torch::stack({grad.sum(dims), (grad * x).sum(dims)});
-    const Tensor sums = own.clone();
+    const Tensor local = torch::stack({grad.sum(dims), (grad * x).sum(dims)});
+    const Tensor sums = local.clone();
     group.sum(sums);
     const Tensor means = sums / rows;
     const Tensor rest = grad - over_channels(means[0], z) - x * over_channels(means[1], z);
     return {(rest * over_channels(weight * rstd, z)).to(z.scalar_type()),
-            own[1],
-            own[0],
+            local[1],
+            local[0],
             {},
             {},
             {},

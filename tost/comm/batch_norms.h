@@ -1,4 +1,4 @@
-// Batch norm where the batches of a step lie on several processes.
+// Batch norm where the batch of a step is split among processes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ torch::Tensor synced_batch_norm(Group& group, const torch::Tensor& z, const torc
 // step's batches one after the other.
 class RunningStatistics {
  public:
-  // Of all batch norms below `module`. Both outlive it.
+  // For all batch norms below `module`. Both outlive it.
   RunningStatistics(Group& group, const torch::nn::Module& module);
 
   bool empty() const { return norms_.empty(); }

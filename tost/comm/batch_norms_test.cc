@@ -31,10 +31,10 @@ TEST_P(BatchNorms, OfPartsAreThoseOfTheWholeBatch) {
 
     const int64_t first = 12 * group.rank() / group.world(), rows = 12 / group.world();
     const auto part = [&](const Tensor& x) { return x.narrow(0, first, rows); };
-    const Tensor mine = part(whole.detach()).clone().requires_grad_();
+    const Tensor local = part(whole.detach()).clone().requires_grad_();
     BatchMoments moments;
-    const Tensor z = synced_batch_norm(group, mine, weight, bias, 1e-5, moments);
-    auto got = torch::autograd::grad({(z * part(out)).sum()}, {mine, weight, bias});
+    const Tensor z = synced_batch_norm(group, local, weight, bias, 1e-5, moments);
+    auto got = torch::autograd::grad({(z * part(out)).sum()}, {local, weight, bias});
     group.sum(got[1]);
     group.sum(got[2]);
     EXPECT_EQ(moments.rows, 12 * 9);
@@ -51,22 +51,22 @@ TEST_P(BatchNorms, OfPartsAreThoseOfTheWholeBatch) {
 TEST_P(BatchNorms, RunningStatisticsAreThoseOfOneProcess) {
   in_processes({.world = GetParam()}, [](Group& group) {
     constexpr int64_t kBatches = 5;
-    torch::nn::BatchNorm1d alone(3), shared(3);
+    torch::nn::BatchNorm1d single(3), shared(3);
     RunningStatistics statistics(group, *shared);
     torch::manual_seed(4);
     for (int step = 0; step < 2; ++step) {
       statistics.begin();
       for (int64_t i = 0; i < kBatches; ++i) {
         const Tensor x = torch::randn({8, 3}) * double(i + 1) + double(i);
-        alone->forward(x);
+        single->forward(x);
         if (i % group.world() != group.rank()) continue;
         statistics.before_batch();
         shared->forward(x);
         statistics.after_batch(kBatches - 1 - i, true);
       }
       statistics.finish(kBatches);
-      EXPECT_LT(worst(shared->running_mean, alone->running_mean), 1e-6);
-      EXPECT_LT(worst(shared->running_var, alone->running_var), 1e-6);
+      EXPECT_LT(worst(shared->running_mean, single->running_mean), 1e-6);
+      EXPECT_LT(worst(shared->running_var, single->running_var), 1e-6);
       EXPECT_EQ(shared->num_batches_tracked.item<int64_t>(), kBatches * (step + 1));
     }
   });

@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What stands on the board begins with one of these.
+// An entry of the board begins with one of these.
 constexpr char kHere = 'h', kKnows = 'k', kUsage = 'u', kData = 'd';
-// How long the others have to say that they are still there.
+// Time in which the others must answer.
 constexpr std::chrono::seconds kPatience{8};
 
 ErrorKind kind_of(char mark) {
@@ -39,30 +39,30 @@ bool Departures::any() {
   try {
     return board_->any();
   } catch (const std::exception&) {
-    return true;  // the board itself is gone
+    return true;  // the board itself is lost
   }
 }
 
-// Throws ToldElsewhere where one of them tells of its own error.
+// Throws ReportedElsewhere where one of them reports an error.
 Departures::Present Departures::read_board() {
   Present present{.missing = {}, .first = rank_};
   for (int64_t rank = world_ - 1; rank >= 0; --rank) {
     if (rank == rank_) continue;
-    const std::string said = board_->read(rank).value_or("");
-    if (said.empty()) {
+    const std::string entry = board_->read(rank).value_or("");
+    if (entry.empty()) {
       present.missing.insert(present.missing.begin(), cat(rank));
-    } else if (said.front() != kHere && said.front() != kKnows) {
-      throw ToldElsewhere(kind_of(said.front()), cat("Rank ", rank, ": ", said.substr(1)));
+    } else if (entry.front() != kHere && entry.front() != kKnows) {
+      throw ReportedElsewhere(kind_of(entry.front()), cat("Rank ", rank, ": ", entry.substr(1)));
     } else {
       present.first = std::min(present.first, rank);
-      present.all_know = present.all_know && said.front() == kKnows;
+      present.all_know = present.all_know && entry.front() == kKnows;
     }
   }
   return present;
 }
 
 // Rank 0 may serve the board, which the others read.
-void Departures::stay_for_others() {
+void Departures::wait_for_peers() {
   board_->post(rank_, std::string(1, kKnows));
   const auto end = Clock::now() + kPatience;
   while (rank_ == 0 && !read_board().all_know && Clock::now() < end) {
@@ -82,7 +82,7 @@ void Departures::lost(const std::string& what) {
       if (present.missing.empty() || Clock::now() > end) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    stay_for_others();
+    wait_for_peers();
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
@@ -93,7 +93,7 @@ void Departures::lost(const std::string& what) {
       missing.empty() ? cat("The connection between the processes broke (", what, ")", kAdvice)
                       : cat("Rank ", join(missing, ", "), " of ", world_,
                             missing.size() == 1 ? " was" : " were", " lost (", what, ")", kAdvice);
-  if (present.first < rank_) throw ToldElsewhere(ErrorKind::kData, message);
+  if (present.first < rank_) throw ReportedElsewhere(ErrorKind::kData, message);
   fail_data(message);
 }
 

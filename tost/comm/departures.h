@@ -1,4 +1,4 @@
-// Who has left a run of several processes, and why.
+// Records which processes have left a run, and why.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +25,27 @@ class Departures {
   Departures(std::unique_ptr<DepartureBoard> board, int64_t rank, int64_t world)
       : board_(std::move(board)), rank_(rank), world_(world) {}
 
-  // This process leaves with an Error of its own, which it tells the user; false where it left
-  // already. Never throws.
+  // This process leaves with an Error that it reports to the user; false where it left already.
+  // Never throws.
   bool leave(const Error& reason);
 
-  // Whether any process has said that it leaves. Never throws.
+  // Whether any process has announced that it leaves. Never throws.
   bool any();
 
-  // A connection broke or a call timed out. Asks the board which processes are still there: each
-  // that is says so within seconds, so that one that does not is the one that is lost. Throws
-  // ToldElsewhere where another process tells of it, else a data Error that names the lost ranks.
+  // A connection broke or a call timed out. Finds the lost processes: every process that still runs
+  // answers on the board within seconds. Throws ReportedElsewhere where another process reports it,
+  // else a data Error that names the lost ranks.
   [[noreturn]] void lost(const std::string& what);
 
  private:
-  // Ranks that have not said anything; and the lowest that said that it is still there.
+  // Ranks that have not answered, and the lowest rank that has.
   struct Present {
     std::vector<std::string> missing;
     int64_t first;
     bool all_know = true;  // those that are there
   };
   Present read_board();
-  void stay_for_others();
+  void wait_for_peers();
 
   std::unique_ptr<DepartureBoard> board_;
   int64_t rank_, world_;

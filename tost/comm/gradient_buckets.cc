@@ -76,7 +76,7 @@ void GradientBuckets::add_bucket(std::vector<Slot> slots, int64_t length) {
   buckets_.push_back(std::move(bucket));
 }
 
-// Gradients lie as their parameters do, also where these are not in the usual order of dimensions.
+// Gradients have the strides of their parameters, also where these are not contiguous.
 void GradientBuckets::attach(const Bucket& bucket) {
   for (const Slot& slot : bucket.slots) {
     const Tensor& p = parameters_[slot.parameter];
@@ -168,9 +168,9 @@ double GradientBuckets::norm() {
   for (const Bucket& bucket : buckets_) {
     squares.push_back(bucket.part.to(torch::kDouble).square().sum());
   }
-  const Tensor mine =
+  const Tensor local =
       squares.empty() ? torch::zeros({1}, torch::kDouble) : torch::stack(squares).cpu();
-  const Tensor all = group_.gather(mine);
+  const Tensor all = group_.gather(local);
   return std::sqrt(all.sum().item<double>());
 }
 

@@ -13,7 +13,7 @@ namespace tost {
 struct BucketOptions {
   int64_t bytes = int64_t{8} << 20;
   bool bf16 = false;     // sums travel as bfloat16: half the bytes, 8 bits of precision
-  bool scatter = false;  // each process gets the sum of its part alone, see part()
+  bool scatter = false;  // each process gets only the sum of its part, see part()
 };
 
 // A parameter's gradient is a view of its bucket. Buckets are filled from the last parameter to the

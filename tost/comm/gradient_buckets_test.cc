@@ -41,8 +41,8 @@ INSTANTIATE_TEST_SUITE_P(Processes, Buckets, ::testing::Values(2, 4));
 // Over several steps: the first learns when a bucket is full.
 TEST_P(Buckets, GradientsAreThoseOfTheWholeBatch) {
   in_processes({.world = GetParam()}, [](Group& group) {
-    auto alone = net(), shared = net();
-    loss_of(alone, 0, 1).backward();
+    auto single = net(), shared = net();
+    loss_of(single, 0, 1).backward();
     for (const int64_t bytes : {64, 600, 1 << 20}) {
       GradientBuckets buckets(group, shared->parameters(), {.bytes = bytes});
       for (int step = 0; step < 3; ++step) {
@@ -53,8 +53,8 @@ TEST_P(Buckets, GradientsAreThoseOfTheWholeBatch) {
         loss_of(shared, 2 * group.rank() + 1, 2 * group.world()).backward();
         buckets.finish();
         double squares = 0;
-        for (size_t i = 0; i < alone->parameters().size(); ++i) {
-          const Tensor expected = alone->parameters()[i].grad(),
+        for (size_t i = 0; i < single->parameters().size(); ++i) {
+          const Tensor expected = single->parameters()[i].grad(),
                        got = shared->parameters()[i].grad();
           EXPECT_TRUE(torch::allclose(got, expected, 1e-5, 1e-6)) << i << " in step " << step;
           squares += expected.to(torch::kDouble).square().sum().item<double>();

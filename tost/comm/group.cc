@@ -38,8 +38,8 @@ std::string reason_of(const std::exception& error) {
   return text.substr(0, text.find(". "));
 }
 
-// c10d would tell of every broken connection, with a stack trace. Its threads that watch NCCL would
-// end the process, which torchrun asks for, before Group can say why.
+// c10d would print every broken connection, with a stack trace. Its threads that watch NCCL would
+// end the process (torchrun sets this) before Group can report why.
 void quiet_c10d() {
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
@@ -56,7 +56,7 @@ StorePtr open_store(const GroupPlace& place, double timeout) {
   }
   c10d::TCPStoreOptions options;
   options.port = uint16_t(place.port);
-  options.isServer = place.own_store && place.rank == 0;
+  options.isServer = place.serves_store && place.rank == 0;
   options.waitWorkers = false;
   options.timeout = milliseconds_of(timeout);
   try {
@@ -88,7 +88,7 @@ void limit_silence(int64_t port, double timeout) {
   }
 }
 
-// The store as the board on which processes say why they leave.
+// The store as the board on which processes announce why they leave.
 class StoreBoard : public DepartureBoard {
  public:
   explicit StoreBoard(StorePtr store) : store_(std::move(store)) {}
@@ -129,22 +129,22 @@ struct Group::Impl {
   ~Impl() {
     if (nccl) abort_nccl();
     if (!broken) return;
-    // Their destructors would wait for calls that have no end but the timeout.
+    // Their destructors would wait for the timeout of unfinished calls.
     (void)gloo.release();
     (void)nccl.release();
   }
 
-  // Ends what still runs on the GPU, which may wait for a process that is lost.
+  // Aborts running work on the GPU, which may wait for a lost process.
   void abort_nccl() noexcept {
     try {
       nccl->abort();
     } catch (const std::exception&) {
-      // This process leaves, with another error or with none.
+      // Ignored: this process ends anyway.
     }
   }
 
-  // Begins `call` on `tensors`, of which it writes the first one. The function that is returned
-  // waits for it.
+  // Begins `call` on `tensors`, of which it writes the first one. The returned function waits for
+  // it.
   template <typename Call>
   std::function<void()> begin(std::vector<Tensor> tensors, Call call) {
     const Tensor into = tensors[0];
@@ -191,7 +191,7 @@ struct Group::Impl {
     throw std::runtime_error(cat("nothing came within ", place.timeout, " s"));
   }
 
-  // Until `done`, which looks for about a turn.
+  // Until `done`, which polls for about one turn.
   template <typename Done>
   void wait(Done done) {
     const auto start = Clock::now();
@@ -207,7 +207,7 @@ struct Group::Impl {
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // On a thread, because processes meet in NCCL's first call, which has no timeout.
+  // On a thread, because NCCL's first call waits for all processes without a timeout.
   void connect(torch::Device device) {
     using Opened = std::pair<BackendPtr, WorkPtr>;
     gpu = device;

@@ -13,41 +13,41 @@
 
 namespace tost {
 
-// Another process tells the user of it: to be left in silence, with the exit code of its kind.
-class ToldElsewhere : public Error {
+// Thrown on ranks other than the failing one: exit with the code of its kind and print nothing.
+class ReportedElsewhere : public Error {
  public:
   using Error::Error;
 };
 
-// Where a process finds the others.
+// The address at which a process finds the others.
 struct GroupPlace {
   int64_t rank = 0, world = 1;
   std::string address = "127.0.0.1";  // of the store
   int64_t port = 29500;
-  bool own_store = true;     // rank 0 serves the store; else someone else does (torchrun's agent)
+  bool serves_store = true;  // rank 0 serves the store; else someone else does (torchrun's agent)
   std::string attempt = "";  // separates the keys of one start of the run from those of another
   std::string file;          // instead of address and port: a store in this file
   bool one_machine = false;  // all ranks are here: they meet on the loopback device
   int64_t local_rank = 0;    // among the processes of this machine
 };
 
-// What torchrun says in the environment; nothing where this process was not started by it. Throws a
-// usage Error for variables that contradict each other.
+// The place from torchrun's environment variables; nothing where torchrun did not start this
+// process. Throws a usage Error for variables that contradict each other.
 std::optional<GroupPlace> place_from_environment();
 
-// A name of torchrun's launch, drawn by its first attempt and kept for the others in the agent's
-// store; empty where there is no such store.
+// A name of torchrun's launch. Its first attempt draws the name and stores it in the agent's store
+// for later attempts; empty without such a store.
 std::string launch_from_environment();
 
-constexpr double kUsualPeerTimeout = 600;  // seconds
+constexpr double kDefaultPeerTimeout = 600;  // seconds
 
 // Whether this program can send tensors from GPU to GPU.
 bool built_with_nccl();
 
-// Every call below is made by all processes in the same order, one at a time. A process that
-// fails or does not come within the timeout makes the others throw a data Error that names it.
-// Tensors are dense and contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go
-// over Gloo as copies in the host's memory, and after connect_gpus() over NCCL.
+// Every call below is made by all processes in the same order, one at a time. If a process fails or
+// misses the timeout, the others throw a data Error that names it. Tensors are dense and
+// contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go over Gloo as copies in
+// the host's memory, and after connect_gpus() over NCCL.
 class Group {
  public:
   // Waits for the others, at most `timeout` seconds.
@@ -65,8 +65,8 @@ class Group {
   // This one has `gpu`, which no other process uses.
   void connect_gpus(torch::Device gpu);
 
-  // The sum over the processes, in place: the same bits on every process, and on the CPU on every
-  // run of as many.
+  // The sum over the processes, in place. It has the same bits on every process, and on the CPU
+  // also in every run with as many processes.
   void sum(const torch::Tensor& x);
   // Begins such a sum; `x` is ready when the function that is returned has been called.
   std::function<void()> begin_sum(const torch::Tensor& x);
@@ -82,23 +82,23 @@ class Group {
   std::string broadcast_text(const std::string& text);
   std::vector<std::string> gather_texts(const std::string& text);
 
-  // Whether any process says so.
-  bool any(bool mine);
+  // Whether any process passes true.
+  bool any(bool flag);
   // `work`, on every process. Where it throws on one or more, it throws on all: on process 0 the
-  // Error of the lowest rank, on others ToldElsewhere.
+  // Error of the lowest rank, on others ReportedElsewhere.
   void together(const std::function<void()>& work);
-  // What `work` gives on process 0, which alone does it, on all; its Error as in together().
+  // Runs `work` on process 0 only and returns its result on all; its Error as in together().
   std::string by_first(const std::function<std::string()>& work);
 
-  // Whether a process was lost, so that no further call can end well.
+  // Whether a process was lost; all further calls then fail.
   bool broken() const;
 
-  // Tells the others why this process leaves, before it does; false where they know that it does.
+  // Reports to the others why this process leaves, before it does; false where they know already.
   // Never throws.
   bool leave(const Error& reason);
 
-  // The processes of the same `color` as a group of their own, ranked as they are here. Its sums
-  // may overlap with those of this group.
+  // A new group of the processes of the same `color`, in the same order of ranks. Its sums may
+  // overlap with those of this group.
   std::unique_ptr<Group> split(const std::string& name, int64_t color);
 
   double waited() const;  // seconds in calls that wait, since the start
@@ -110,7 +110,7 @@ class Group {
   std::unique_ptr<Impl> impl_;
 };
 
-// Of a run in one process, whose group is null, these cost nothing.
+// Without a group (null: one process) these cost nothing.
 inline bool is_first(const Group* group) {
   return group == nullptr || group->first();
 }

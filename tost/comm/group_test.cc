@@ -26,36 +26,36 @@ INSTANTIATE_TEST_SUITE_P(Processes, Groups, ::testing::Values(2, 4));
 TEST_P(Groups, SumsAndPartsAreTheSameBitsEverywhere) {
   in_processes({.world = GetParam()}, [](Group& group) {
     torch::manual_seed(1);
-    Tensor expected = torch::zeros({64 * group.world()}, torch::kDouble), mine;
+    Tensor expected = torch::zeros({64 * group.world()}, torch::kDouble), local;
     for (int64_t rank = 0; rank < group.world(); ++rank) {
       const Tensor x = torch::randn({64 * group.world()});
       expected += x.to(torch::kDouble);
-      if (rank == group.rank()) mine = x;
+      if (rank == group.rank()) local = x;
     }
-    const Tensor sum = mine.clone();
+    const Tensor sum = local.clone();
     group.sum(sum);
     EXPECT_TRUE(torch::allclose(sum.to(torch::kDouble), expected, 1e-5, 1e-5));
     const Tensor all = group.gather(sum);
     for (int64_t rank = 0; rank < group.world(); ++rank) EXPECT_TRUE(torch::equal(all[rank], sum));
 
     const Tensor part = torch::empty({64});
-    group.begin_scatter_sum(part, mine)();
+    group.begin_scatter_sum(part, local)();
     EXPECT_TRUE(torch::equal(part, sum.narrow(0, 64 * group.rank(), 64)));
     const Tensor whole = torch::empty_like(sum);
     group.gather_parts(whole, part);
     EXPECT_TRUE(torch::equal(whole, sum));
 
-    Tensor own = torch::full({3}, double(group.rank() + 7));
-    group.broadcast(own);
-    EXPECT_TRUE(own.eq(7).all().item<bool>());
+    Tensor numbers = torch::full({3}, double(group.rank() + 7));
+    group.broadcast(numbers);
+    EXPECT_TRUE(numbers.eq(7).all().item<bool>());
     EXPECT_GT(group.sent(), 0);
   });
 }
 
 TEST_P(Groups, TextsCountsAndDecisionsAreShared) {
   in_processes({.world = GetParam()}, [](Group& group) {
-    const std::string mine(size_t(group.rank() * 100), char('a' + group.rank()));
-    const auto texts = group.gather_texts(mine);
+    const std::string local(size_t(group.rank() * 100), char('a' + group.rank()));
+    const auto texts = group.gather_texts(local);
     for (int64_t rank = 0; rank < group.world(); ++rank) {
       EXPECT_EQ(texts[size_t(rank)], std::string(size_t(rank * 100), char('a' + rank)));
     }
@@ -87,7 +87,7 @@ TEST_P(Groups, AnErrorOfOneIsTheErrorOfAll) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUsage);
       EXPECT_STREQ(error.what(), "Rank 1: no such file.");
-      EXPECT_EQ(dynamic_cast<const ToldElsewhere*>(&error) == nullptr, group.first());
+      EXPECT_EQ(dynamic_cast<const ReportedElsewhere*>(&error) == nullptr, group.first());
     }
     group.together([] {});
     EXPECT_EQ(group.by_first([] { return std::string("value"); }), "value");
@@ -140,7 +140,7 @@ void expect_lost(Group& group, const std::string& rank, const Call& call) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find(rank), 0u) << error.what();
     // One of them speaks.
-    EXPECT_EQ(dynamic_cast<const ToldElsewhere*>(&error) == nullptr, group.first());
+    EXPECT_EQ(dynamic_cast<const ReportedElsewhere*>(&error) == nullptr, group.first());
   }
 }
 
@@ -176,7 +176,7 @@ TEST(Groups, AnErrorOfOneReachesThoseThatWait) {
     try {
       for (int i = 0; i < 100; ++i) group.any(false);
       FAIL() << "rank 1 has left";
-    } catch (const ToldElsewhere& error) {
+    } catch (const ReportedElsewhere& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUsage);
       EXPECT_STREQ(error.what(), "Rank 1: no memory.");
     }

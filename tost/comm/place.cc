@@ -1,4 +1,4 @@
-// What torchrun says of this process in the environment.
+// The place of this process from torchrun's environment variables.
 #include <charconv>
 #include <cstdlib>
 #include <random>
@@ -54,7 +54,7 @@ std::optional<GroupPlace> place_from_environment() {
                " but MASTER_ADDR is not set; start the run with torchrun, which sets both.");
   }
   place.port = number_of("MASTER_PORT", 1, 65535);
-  place.own_store = variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+  place.serves_store = variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
   place.attempt = cat(variable("TORCHELASTIC_RUN_ID"), "/", restarts_from_environment());
   place.one_machine = variable("LOCAL_WORLD_SIZE") == variable("WORLD_SIZE");
   place.local_rank =

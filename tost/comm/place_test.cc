@@ -45,7 +45,7 @@ TEST_F(Place, IsThatOfTorchrun) {
   set({{"LOCAL_RANK", "1"}});
   EXPECT_EQ(place_from_environment()->local_rank, 1);
   EXPECT_EQ(place->attempt, "job/2");
-  EXPECT_FALSE(place->own_store);
+  EXPECT_FALSE(place->serves_store);
   EXPECT_TRUE(place->one_machine);
 }
 

@@ -33,8 +33,8 @@ inline int spawn_rank(const std::vector<std::string>& extra) {
   std::vector<char*> environment;
   for (std::string& one : variables) environment.push_back(one.data());
   environment.push_back(nullptr);
-  std::string program = "/proc/self/exe", asked = filter, brief = "--gtest_brief=1";
-  char* arguments[] = {program.data(), asked.data(), brief.data(), nullptr};
+  std::string program = "/proc/self/exe", filter_flag = filter, brief = "--gtest_brief=1";
+  char* arguments[] = {program.data(), filter_flag.data(), brief.data(), nullptr};
   pid_t pid = 0;
   EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, arguments, environment.data()),
             0);

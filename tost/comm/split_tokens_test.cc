@@ -1,10 +1,9 @@
-#include "tost/comm/split_tokens.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
 #include "tost/comm/processes_test_util.h"
+#include "tost/comm/sums.h"
 #include "tost/ops/plain.h"
 
 namespace tost {
@@ -42,19 +41,19 @@ Case make_case(int64_t tokens, torch::Dtype dtype) {
 }
 
 // y and the gradients of w, temp and, if causal, bias. `sums`: of the part's tokens alone.
-std::vector<Tensor> run(const Case& given, bool causal, Part part, const TokenSums* sums) {
+std::vector<Tensor> run(const Case& test_case, bool causal, Part part, const TokenSums* sums) {
   const auto cut = [&](const Tensor& x) {
     return x.narrow(1, part.begin, part.count).contiguous();
   };
-  const Tensor w = cut(given.w).requires_grad_();
-  const Tensor temp = given.temp.clone().requires_grad_();
-  const Tensor bias = given.bias.clone().requires_grad_();
+  const Tensor w = cut(test_case.w).requires_grad_();
+  const Tensor temp = test_case.temp.clone().requires_grad_();
+  const Tensor bias = test_case.bias.clone().requires_grad_();
   const Tensor y = causal ? std::get<0>(tssa_causal_plain_part(w, temp, bias, {}, part.begin, sums))
                           : std::get<0>(tssa_plain_part(w, temp, {}, sums));
   std::vector<Tensor> inputs{w, temp};
   if (causal) inputs.push_back(bias);
   std::vector<Tensor> all =
-      torch::autograd::grad({(y * cut(given.out)).sum()}, inputs, {}, {}, false,
+      torch::autograd::grad({(y * cut(test_case.out)).sum()}, inputs, {}, {}, false,
                             /*allow_unused=*/true);
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].defined()) all[i] = torch::zeros_like(inputs[i]);
@@ -70,15 +69,15 @@ TEST_P(Split, OperatorsAreThoseOfOneProcess) {
   in_processes({.world = GetParam()}, [](Group& group) {
     for (const auto& [dtype, bound] : {std::pair{torch::kDouble, 1e-14}, {torch::kFloat, 2e-6}}) {
       for (const bool causal : {false, true}) {
-        const Case given = make_case(50, dtype);
+        const Case test_case = make_case(50, dtype);
         const Part part = part_of(group, 50);
-        const auto whole = run(given, causal, {0, 50}, nullptr);
+        const auto whole = run(test_case, causal, {0, 50}, nullptr);
         const TokenSums sums = token_sums(group);
-        auto got = run(given, causal, part, &sums);
-        const auto mine = [&](const Tensor& x) { return x.narrow(1, part.begin, part.count); };
+        auto got = run(test_case, causal, part, &sums);
+        const auto local = [&](const Tensor& x) { return x.narrow(1, part.begin, part.count); };
         for (size_t i = 2; i < got.size(); ++i) group.sum(got[i]);
-        EXPECT_LT(deviation(got[0], mine(whole[0])), bound) << causal;
-        EXPECT_LT(deviation(got[1], mine(whole[1])), bound) << causal;
+        EXPECT_LT(deviation(got[0], local(whole[0])), bound) << causal;
+        EXPECT_LT(deviation(got[1], local(whole[1])), bound) << causal;
         for (size_t i = 2; i < got.size(); ++i)
           EXPECT_LT(deviation(got[i], whole[i]), bound) << causal;
       }
@@ -91,11 +90,11 @@ TEST_P(Split, MessagesDoNotGrowWithTheSequence) {
     std::vector<int64_t> bytes[2];
     for (const int64_t tokens : {1 << 10, 1 << 13, 1 << 16}) {
       for (const bool causal : {false, true}) {
-        const Case given = make_case(tokens, torch::kFloat);
+        const Case test_case = make_case(tokens, torch::kFloat);
         const Part part = part_of(group, tokens);
         const TokenSums sums = token_sums(group);
         const int64_t before = group.sent();
-        run(given, causal, part, &sums);
+        run(test_case, causal, part, &sums);
         bytes[causal].push_back((group.sent() - before) / 2);  // a sample
         if (group.first()) {
           std::printf("%8lld tokens, %s: %lld bytes a sample, forward and backward\n",

@@ -1,5 +1,5 @@
-// A backend in the place of NCCL, which sends by Gloo what it copies from GPUs and to them. Any
-// number of processes may have the same GPU.
+// A backend instead of NCCL. It copies from and to GPUs and sends by Gloo. Any number of processes
+// may have the same GPU.
 #pragma once
 
 #include <exception>
@@ -9,18 +9,18 @@
 
 namespace tost::testing {
 
-// Is completed when it is asked for the third time, and must not be waited for before.
+// Is complete at the third query, and must not be waited for before.
 class LateWork : public c10d::Work {
  public:
   explicit LateWork(std::exception_ptr error) { finish(error); }
-  bool isCompleted() override { return ++asked_ > 2; }
+  bool isCompleted() override { return ++queries_ > 2; }
   bool wait(std::chrono::milliseconds) override {
-    TORCH_CHECK(asked_ > 2, "the queue of the GPU waits for another process");
+    TORCH_CHECK(queries_ > 2, "the queue of the GPU waits for another process");
     return true;
   }
 
  private:
-  int asked_ = 0;
+  int queries_ = 0;
 };
 
 class StandInNccl : public c10d::Backend {

@@ -1,5 +1,7 @@
 #include "tost/comm/sums.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include <algorithm>
 
 namespace tost {
@@ -22,10 +24,10 @@ void add_up(Group* group, std::vector<int64_t>& counts) {
   group->sum(torch::from_blob(counts.data(), {int64_t(counts.size())}, torch::kLong));
 }
 
-std::vector<int64_t> gather_all(Group& group, const std::vector<int64_t>& mine) {
-  const Tensor sizes = group.gather(torch::full({1}, int64_t(mine.size()), torch::kLong));
+std::vector<int64_t> gather_all(Group& group, const std::vector<int64_t>& local) {
+  const Tensor sizes = group.gather(torch::full({1}, int64_t(local.size()), torch::kLong));
   Tensor room = torch::zeros({std::max<int64_t>(1, sizes.max().item<int64_t>())}, torch::kLong);
-  std::ranges::copy(mine, room.data_ptr<int64_t>());
+  std::ranges::copy(local, room.data_ptr<int64_t>());
   const Tensor all = group.gather(room);
   std::vector<int64_t> result;
   for (int64_t rank = 0; rank < group.world(); ++rank) {
@@ -33,6 +35,54 @@ std::vector<int64_t> gather_all(Group& group, const std::vector<int64_t>& mine) 
     result.insert(result.end(), from, from + sizes[rank].item<int64_t>());
   }
   return result;
+}
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Group& group_of(AutogradContext* context) {
+  return *reinterpret_cast<Group*>(context->saved_data["group"].toInt());
+}
+
+// Every process uses the sum, so that its gradient is the sum of theirs.
+class SumOfAll : public torch::autograd::Function<SumOfAll> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, int64_t group) {
+    context->saved_data["group"] = group;
+    const Tensor sum = x.clone(torch::MemoryFormat::Contiguous);
+    group_of(context).sum(sum);
+    return sum;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const Tensor sum = grads[0].clone(torch::MemoryFormat::Contiguous);
+    group_of(context).sum(sum);
+    return {sum, Tensor()};
+  }
+};
+
+class GatherOfAll : public torch::autograd::Function<GatherOfAll> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, int64_t group) {
+    context->saved_data["group"] = group;
+    return group_of(context).gather(x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const Tensor all = grads[0].contiguous();
+    const Tensor local = torch::empty_like(all.select(0, 0), torch::MemoryFormat::Contiguous);
+    group_of(context).begin_scatter_sum(local.view({-1}), all.view({-1}))();
+    return {local, Tensor()};
+  }
+};
+
+}  // namespace
+
+TokenSums token_sums(Group& group) {
+  const auto handle = reinterpret_cast<int64_t>(&group);
+  return {.place = group.rank(),
+          .total = [handle](const Tensor& x) { return SumOfAll::apply(x, handle); },
+          .gather = [handle](const Tensor& x) { return GatherOfAll::apply(x, handle); }};
 }
 
 }  // namespace tost

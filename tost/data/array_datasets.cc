@@ -1,5 +1,6 @@
 // The sets that are read into memory whole: idx files (MNIST) and CIFAR.
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "tost/base/error.h"
@@ -32,6 +33,27 @@ std::vector<std::string> split_files(const std::string& directory, const std::st
 }
 
 }  // namespace
+
+Image ImageDataset::mask(int64_t i) const {
+  fail_usage("The pictures of '", name(i), "' have no masks; the generated set 'shapes' has.");
+}
+
+MemoryDataset::MemoryDataset(MemoryImages data) : data_(std::move(data)) {}
+
+Image MemoryDataset::image(int64_t i) const {
+  Image image;
+  image.width = data_.width;
+  image.height = data_.height;
+  image.channels = data_.channels;
+  const int64_t bytes = data_.width * data_.height * data_.channels;
+  const uint8_t* from = data_.pixels.data() + i * bytes;
+  image.pixels.assign(from, from + bytes);
+  return image;
+}
+
+std::string MemoryDataset::name(int64_t i) const {
+  return cat(data_.source, "#", i);
+}
 
 bool has_cifar_split(const std::string& directory, const std::string& split) {
   return !split_files(directory, split).empty();
@@ -71,7 +93,7 @@ std::vector<std::string> prefixes(const std::string& split) {
   return {"validation", "val"};
 }
 
-// "" if no file of this kind ("images-idx3", "labels-idx1") is there for the split.
+// "" if the split has no file of this kind ("images-idx3", "labels-idx1").
 std::string find_file(const std::string& directory, const std::string& split,
                       const std::string& kind) {
   for (const std::string& prefix : prefixes(split)) {

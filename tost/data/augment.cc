@@ -44,7 +44,7 @@ Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& 
   return {(image_width - width) / 2, (image_height - height) / 2, width, height};
 }
 
-// What the picture shows when moved by up to `pad` pixels, black coming in from outside.
+// The picture shifted by up to `pad` pixels, with black borders.
 Image shift_randomly(const Image& image, int64_t pad, Random& random) {
   const int64_t dy = random.below(2 * pad + 1) - pad;
   const int64_t dx = random.below(2 * pad + 1) - pad;

@@ -1,5 +1,5 @@
-// Training augmentation of one picture, as in the official recipe (timm 0.4.12 and DeiT), plus the
-// pad-and-crop habit for small pictures. Free of torch.
+// Training augmentation of one picture, as in the official recipe (timm 0.4.12 and DeiT), plus
+// pad-and-crop, which is usual for small pictures. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -77,5 +77,33 @@ Image apply_rand_augment_op(const std::string& op, double level, const Image& im
 
 Image rand_augment(const Image& image, const RandAugmentConfig& config, const OpContext& context,
                    Random& random);
+
+// ---- Mixes of a batch. ----
+
+struct MixConfig {
+  double mixup = 0;               // alpha of Beta(alpha, alpha); 0: off. Official: 0.8
+  double cutmix = 0;              // the same for cutmix. Official: 1.0
+  double probability = 1;         // share of batches that are mixed at all
+  double switch_to_cutmix = 0.5;  // where both are on: share of mixed batches that use cutmix
+  double label_smoothing = 0;     // official: 0.1
+  bool active() const { return mixup > 0 || cutmix > 0 || label_smoothing > 0; }
+};
+
+// A usage Error for values out of range.
+void check_mix(const MixConfig& config);
+
+struct BatchShape {
+  int64_t images, channels, height, width;
+};
+
+// Mixes picture i with picture B-1-i in place and returns the weight of each picture's label: the
+// mixup coefficient, or for cutmix the share of the area that remains. 1: nothing was mixed.
+// images: [B, C, H, W].
+double mix_batch(const MixConfig& config, Random& random, const BatchShape& shape, float* images);
+
+// targets [B, classes]: label_weight on label i, the rest on label B-1-i, after smoothing each
+// one-hot row to 1 - s + s/K and s/K. Every row sums to 1.
+void soft_targets(const std::vector<int64_t>& labels, int64_t classes, double label_weight,
+                  double smoothing, float* targets);
 
 }  // namespace tost

@@ -7,7 +7,6 @@
 #include "tost/data/data_test_util.h"
 #include "tost/data/image_ops.h"
 #include "tost/data/loader.h"
-#include "tost/data/mix.h"
 #include "tost/data/shapes.h"
 
 namespace tost {
@@ -240,9 +239,9 @@ TEST(MixTest, MixupBlendsMirrorPairs) {
   config.mixup = 0.8;
   std::vector<float> images = {1, 1, 2, 2, 30, 30};  // three pictures of two pixels
   Random random(4);
-  const double own = mix_batch(config, random, {3, 1, 1, 2}, images.data());
-  EXPECT_NEAR(images[0], own * 1 + (1 - own) * 30, 1e-5);
-  EXPECT_NEAR(images[4], own * 30 + (1 - own) * 1, 1e-5);
+  const double first_weight = mix_batch(config, random, {3, 1, 1, 2}, images.data());
+  EXPECT_NEAR(images[0], first_weight * 1 + (1 - first_weight) * 30, 1e-5);
+  EXPECT_NEAR(images[4], first_weight * 30 + (1 - first_weight) * 1, 1e-5);
   EXPECT_EQ(images[2], 2);
 }
 
@@ -253,9 +252,9 @@ TEST(MixTest, CutmixKeepsTheShareItReports) {
     std::vector<float> images(2 * 3 * 20 * 20, 1.0F);
     std::fill(images.begin() + 1200, images.end(), 2.0F);
     Random random(seed);
-    const double own = mix_batch(config, random, {2, 3, 20, 20}, images.data());
-    const auto kept = std::count(images.begin(), images.begin() + 1200, 1.0F);
-    EXPECT_NEAR(own, static_cast<double>(kept) / 1200, 1e-9);
+    const double first_weight = mix_batch(config, random, {2, 3, 20, 20}, images.data());
+    const auto unchanged = std::count(images.begin(), images.begin() + 1200, 1.0F);
+    EXPECT_NEAR(first_weight, static_cast<double>(unchanged) / 1200, 1e-9);
   }
 }
 
@@ -272,7 +271,7 @@ TEST(MixTest, OffMeansUntouchedAndRefusesNonsense) {
   EXPECT_THROW(check_mix(config), Error);
 }
 
-TEST(SamplerTest, ShufflesEachEpochAnew) {
+TEST(SamplerTest, ShufflesEachEpochAgain) {
   SamplerConfig config{true, 3};
   const auto first = epoch_order(100, config, 0);
   EXPECT_EQ(first, epoch_order(100, config, 0));

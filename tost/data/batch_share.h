@@ -6,24 +6,24 @@
 
 namespace tost {
 
-// The `per_step` batches of a step go round the processes. With more processes than batches, equal
-// numbers of neighbours share a batch, each a part of its rows.
+// The `per_step` batches of a step are distributed round-robin. With more processes than batches,
+// equal numbers of consecutive processes share a batch, each with a part of its rows.
 struct BatchShare {
   int64_t per_step = 1;
   int64_t rank = 0, world = 1;
   // Processes that hold the same rows, each a part of their tokens, are one of the above.
   int64_t token_part = 0, token_parts = 1;
 
-  // Processes that share a batch; this one's place among them.
+  // Number of processes that share a batch, and the index of this one among them.
   int64_t parts() const { return std::max<int64_t>(1, world / per_step); }
   int64_t part() const { return rank % parts(); }
   // `batch` counts from the beginning of an epoch.
-  bool mine(int64_t batch) const {
+  bool is_local(int64_t batch) const {
     return batch % per_step % std::min(world, per_step) == rank / parts();
   }
   // The first of this process's batches from `batch` on.
   int64_t next(int64_t batch) const {
-    while (!mine(batch)) ++batch;
+    while (!is_local(batch)) ++batch;
     return batch;
   }
   int64_t first_row(int64_t rows) const { return rows * part() / parts(); }

@@ -1,4 +1,4 @@
-// Damage to a picture, for measuring how well a classifier bears it. Free of torch.
+// Corruptions of a picture, to measure the robustness of a classifier. Free of torch.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace tost {
 
 inline constexpr int64_t kCorruptionStrengths = 5;
 
-// What each strength means; lengths are shares of the picture's side, so that pictures of all sizes
-// suffer alike. Strength 1 is the first entry.
+// The parameters of each strength. Lengths are shares of the picture's side, so that the effect
+// does not depend on its size. Strength 1 is the first entry.
 //   noise      Gaussian noise of this deviation, for values of 0 ... 1
 //   blur       Gaussian blur of this deviation, mirrored at the borders
 //   occlusion  a mid-grey square of this side at a random place inside the picture
@@ -38,8 +38,8 @@ struct Corruption {
 void check_corruption(const Corruption& corruption);
 
 // The damaged picture, of the same size and channels. A pure function of its arguments; the noise
-// and the square's place depend on (seed, index) alone, so that a stronger corruption is more of
-// the same. An inactive corruption gives the picture back.
+// and the square's place depend only on (seed, index), so that a stronger corruption has the same
+// pattern. An inactive corruption returns the picture unchanged.
 Image corrupt(const Image& image, const Corruption& corruption, uint64_t seed, int64_t index);
 
 }  // namespace tost

@@ -42,7 +42,7 @@ class FakeDataset : public ImageDataset {
   std::vector<std::string> classes_ = {"even", "odd"};
 };
 
-// A folder of its own, removed afterwards.
+// A temporary folder, removed afterwards.
 class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {

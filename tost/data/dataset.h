@@ -39,15 +39,16 @@ class ImageDataset {
   virtual int64_t side() const { return 0; }  // height and width if they are all equal, else 0
 };
 
-// Which data. `seed`, `side`, `train_size` and `test_size` are those of the generated set `shapes`.
+// Selects data. `seed`, `side`, `train_size` and `test_size` are those of the generated set
+// `shapes`.
 struct DataSpec {
   std::string path = "shapes";  // a directory, or "shapes"
   std::string format = "auto";  // auto, idx, cifar10, cifar100, folder, shapes
   // Where the data has no validation split, this share of its training pictures becomes one (drawn
   // by a fixed seed, the same for every run, and then not trained on). -1: 5 %, at most 5,000
-  // pictures. 0: none, all training pictures are trained on. Ignored where the data has its own.
+  // pictures. 0: none, all training pictures are trained on. Ignored where the data has one.
   double holdout = -1;
-  // Pictures of folders and of `shapes` are kept decoded up to this many bytes.
+  // Decoded pictures of folders and of `shapes` are cached up to this many bytes.
   int64_t cache_bytes = int64_t{512} << 20;
   uint64_t seed = 0;
   int64_t side = 32;
@@ -55,8 +56,8 @@ struct DataSpec {
   int64_t test_size = 2'000;  // also the size of its validation split
 };
 
-// Opens one split: "train", "validation" (or "val") or "test". What `auto` recognises, in this
-// order:
+// Opens one split: "train", "validation" (or "val") or "test". The layouts that `auto` recognises,
+// in this order:
 //   shapes    path "shapes"
 //   cifar10   train.bin or data_batch_*.bin, with batches.meta.txt (also in cifar-10-batches-bin/)
 //   cifar100  train.bin with fine_label_names.txt (also in cifar-100-binary/)
@@ -66,13 +67,13 @@ struct DataSpec {
 // for anything missing or malformed.
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split);
 
-// The splits that open_image_dataset can give, in the order train, validation, test.
+// The splits that open_image_dataset can open, in the order train, validation, test.
 std::vector<std::string> image_dataset_splits(const DataSpec& spec);
 
 // "auto", and the formats in the order above.
 std::vector<std::string> image_formats();
 
-// The format `auto` resolves to for this path (or spec.format where it is given).
+// The format `auto` resolves to for this path (or spec.format where it is set).
 std::string image_dataset_format(const DataSpec& spec);
 
 // Pictures of one size held decoded in memory: idx and CIFAR.

@@ -65,8 +65,8 @@ TEST_F(SequenceExportTest, ListOpsAsTheOfficialTables) {
 
 TEST_F(SequenceExportTest, StoppedItLeavesNothing) {
   ExportOptions options;
-  int asked = 0;
-  options.stop = [&] { return ++asked > 1; };
+  int calls = 0;
+  options.stop = [&] { return ++calls > 1; };
   int64_t last = 0;
   options.progress = [&](int64_t done, int64_t total) {
     last = done;

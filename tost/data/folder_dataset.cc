@@ -20,11 +20,11 @@ bool is_picture(const fs::path& path) {
   return is_image_file(path.string());
 }
 
-// The files in `folder` and in the folders in it (links to folders could lead back) until `visit`
-// says false; whether it never did.
+// Visits the files in `folder` and in the folders in it until `visit` returns false; returns
+// whether it never did. Links to folders are not followed, because they could form a circle.
 bool each_file(const fs::path& folder, function_ref<bool(const fs::path&)> visit) {
   for (const FolderEntry& entry : folder_entries(folder)) {
-    if (is_stray(entry.path)) continue;
+    if (is_system_file(entry.path)) continue;
     if (entry.file && !visit(entry.path)) return false;
     if (entry.folder && !entry.link && !each_file(entry.path, visit)) return false;
   }
@@ -44,7 +44,7 @@ std::vector<std::string> pictures(const fs::path& root, const fs::path& folder) 
 
 }  // namespace
 
-bool is_stray(const fs::path& file) {
+bool is_system_file(const fs::path& file) {
   const std::string name = to_lower(file.filename().string());
   return name.starts_with(".") || name == "thumbs.db" || name == "desktop.ini";
 }
@@ -66,7 +66,7 @@ bool holds_texts(const std::string& directory) {
 std::vector<std::string> class_folders(const std::string& directory) {
   std::vector<std::string> names;
   for (const FolderEntry& entry : folder_entries(directory)) {
-    if (!entry.folder || is_stray(entry.path)) continue;
+    if (!entry.folder || is_system_file(entry.path)) continue;
     names.push_back(entry.path.filename().string());
     require_utf8(names.back(), cat("In '", directory, "' the name of the class folder"));
   }

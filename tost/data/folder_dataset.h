@@ -12,9 +12,9 @@ class FolderDataset : public ImageDataset {
  public:
   // `directory` holds the class folders. With `classes` empty these are its folders in sorted
   // order; otherwise every folder must be one of them. Pictures are taken from nested folders, too,
-  // in sorted order: files called .jpg, .jpeg, .png (any case) and files that begin like one; the
-  // rest and everything that starts with a dot is ignored. Throws a data Error for: no class
-  // folder, one without pictures, one that is not in `classes`.
+  // in sorted order: files called .jpg, .jpeg, .png (any case) and files whose content begins like
+  // one. All other files and those that start with a dot are ignored. Throws a data Error for: no
+  // class folder, one without pictures, one that is not in `classes`.
   FolderDataset(const std::string& directory, std::vector<std::string> classes);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -45,11 +45,12 @@ std::string split_folder(const std::string& directory, const std::string& split)
 // in them (a class may be called "test", too); none of another.
 std::map<std::string, std::string> split_folders(const std::string& directory);
 
-// What systems leave in folders: names that start with a dot, Thumbs.db, desktop.ini.
-bool is_stray(const std::filesystem::path& file);
+// Files that operating systems leave in folders: names that start with a dot, Thumbs.db,
+// desktop.ini.
+bool is_system_file(const std::filesystem::path& file);
 
-// Whether most of the files met first in the class folders of `directory` are not pictures: a few
-// notes and the like occur in sets of either kind.
+// Whether most of the first files in the class folders of `directory` are not pictures. A few other
+// files occur in sets of both kinds.
 bool holds_texts(const std::string& directory);
 
 }  // namespace tost

@@ -61,7 +61,7 @@ std::vector<std::array<int64_t, 256>> histograms(const Image& image) {
   return counts;
 }
 
-// The kernel 1 1 1 / 1 5 1 / 1 1 1 over 13; border pixels are kept.
+// The kernel 1 1 1 / 1 5 1 / 1 1 1 over 13; border pixels do not change.
 Image smooth(const Image& image) {
   Image result = image;
   const int64_t step = image.channels;
@@ -119,8 +119,8 @@ double floor_of(double value) {
   return cut > value ? cut - 1 : cut;
 }
 
-// kTaps x kTaps pixels around a place, found once for all channels; beyond the edge its nearest
-// pixel is taken.
+// kTaps x kTaps pixels around a position, found once for all channels; outside the picture the
+// nearest pixel at the border.
 template <int kTaps>
 struct Neighbours {
   Neighbours(const Image& image, double x, double y) {

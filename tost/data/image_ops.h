@@ -11,11 +11,11 @@ namespace tost {
 
 Image flip_horizontal(const Image& image);
 
-// factor 1 keeps the picture, 0 gives black / mean grey / greyscale / smoothed, above 1
+// factor 1 leaves the picture unchanged, 0 gives black / mean grey / greyscale / smoothed, above 1
 // exaggerates.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
-Image adjust_color(const Image& image, double factor);  // keeps grey pictures
+Image adjust_color(const Image& image, double factor);  // no change of grey pictures
 Image adjust_sharpness(const Image& image, double factor);
 
 Image auto_contrast(const Image& image);  // stretches each channel to 0..255

@@ -39,13 +39,13 @@ int apply(char operation, std::vector<char>& values, size_t first) {
   return static_cast<int>(sum % 10);
 }
 
-// Takes the tokens of one expression in order and says what is wrong.
+// Takes the tokens of one expression in order and reports errors.
 struct Grammar {
   std::vector<int64_t> arguments;  // of every open operator
   int64_t parentheses = 0;
   bool complete = false;
 
-  // What is wrong, or nullptr.
+  // The error, or nullptr.
   const char* take(int code) {
     if (complete) return "continues after a complete expression";
     if (code < 10) {
@@ -125,7 +125,7 @@ int listops_value(std::string_view code) {
   return values.front();
 }
 
-// Drawing ListOps expressions and writing them as text.
+// Draws ListOps expressions and writes them as text.
 namespace {
 
 struct Drawing {
@@ -133,7 +133,7 @@ struct Drawing {
   Random& random;
   std::string code;
 
-  // False once the expression cannot come out short enough.
+  // False once the expression must become too long.
   bool node(int64_t level) {
     if (static_cast<int64_t>(code.size()) >= rules.max_tokens) return false;
     if (level >= rules.max_depth || !random.chance(rules.operator_share)) {
@@ -159,7 +159,7 @@ int64_t largest(const ListOpsRules& rules, int64_t enough) {
   return std::min(tokens, enough);
 }
 
-// Of every operator, in the order they open.
+// For every operator, in the order in which they open.
 std::vector<int64_t> count_arguments(std::string_view code) {
   std::vector<int64_t> counts;
   std::vector<size_t> open;
@@ -201,16 +201,16 @@ void check_listops_rules(const ListOpsRules& rules) {
 std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                            int64_t i) {
   Random random(seed, split_stream(split), static_cast<uint64_t>(i));
-  constexpr int64_t kMostTokens = 100'000'000;  // some seconds; the defaults need about 10,000
+  constexpr int64_t kMaxTokens = 100'000'000;  // some seconds; the defaults need about 10,000
   Drawing drawing{rules, random, {}};
-  for (int64_t drawn = 0; drawn < kMostTokens;) {
+  for (int64_t drawn = 0; drawn < kMaxTokens;) {
     drawing.code.clear();
     const bool fits = drawing.node(1);
     const auto tokens = static_cast<int64_t>(drawing.code.size());
     if (fits && tokens > rules.min_tokens && tokens < rules.max_tokens) return drawing.code;
     drawn += tokens;
   }
-  fail_usage("Drawing ", kMostTokens, " tokens of ListOps gave no expression of between ",
+  fail_usage("Drawing ", kMaxTokens, " tokens of ListOps gave no expression of between ",
              rules.min_tokens, " and ", rules.max_tokens,
              " tokens; allow other lengths, more depth or more arguments.");
 }

@@ -24,9 +24,9 @@ inline constexpr int64_t kListOpsVocab = 16;  // 15 codes and padding
 const std::vector<std::string>& listops_symbols();
 
 // The code of an expression as the files write it, parentheses or none, with spaces, tabs or ends
-// of lines between the tokens. `error` receives what is wrong (an unknown token, brackets that do
-// not match, nothing at all), as the end of a sentence that begins with the place; "" if nothing
-// is. Parentheses must match each other.
+// of lines between the tokens. `error` receives the end of a sentence that begins with the place
+// (an unknown token, brackets that do not match, an empty text); "" without error. Parentheses must
+// match each other.
 std::string parse_listops(std::string_view text, std::string& error);
 
 // The value of a well-formed code, 0 ... 9. MED of an even count is the mean of the middle two,

@@ -158,7 +158,7 @@ TEST(ListOpsTest, DrawsAreDistributedAsTheOfficialGenerators) {
     official.insert(official.end(), rows.texts.begin(), rows.texts.end());
   }
   const SequenceRows made = generated_listops({}, 2, "train", 600, serial_for);
-  const std::vector<std::string> ours(made.texts.begin(), made.texts.end());
+  const std::vector<std::string> generated(made.texts.begin(), made.texts.end());
   using Measure = std::function<double(const std::string& code)>;
   const auto share_of = [](char token) -> Measure {
     return [token](const std::string& code) {
@@ -177,7 +177,7 @@ TEST(ListOpsTest, DrawsAreDistributedAsTheOfficialGenerators) {
   };
   for (const Measure& measure : {tokens, depth, share_of(kListOpsMin), share_of(kListOpsMax),
                                  share_of(kListOpsMed), share_of(kListOpsSum)}) {
-    const auto [a, a_variance] = moments(ours, measure);
+    const auto [a, a_variance] = moments(generated, measure);
     const auto [b, b_variance] = moments(official, measure);
     EXPECT_LE(std::abs(a - b), 3.5 * std::sqrt(a_variance + b_variance));
   }

@@ -24,13 +24,13 @@ void ImageLoader::start_epoch(int64_t epoch, int64_t first_batch) {
   }
   end_epoch();
   started_ = true;
-  std::vector<int64_t> mine;
+  std::vector<int64_t> local;
   for (int64_t batch = share_.next(first_batch); batch < batches_per_epoch();
        batch = share_.next(batch + 1)) {
-    mine.push_back(batch);
+    local.push_back(batch);
   }
   feed_ =
-      std::make_unique<Prefetch<Batch>>(std::move(mine), config().workers, config().prefetch,
+      std::make_unique<Prefetch<Batch>>(std::move(local), config().workers, config().prefetch,
                                         [this, epoch, order = maker_.order(epoch)](int64_t batch) {
                                           return maker_.make(order, epoch, batch);
                                         });
@@ -54,8 +54,8 @@ std::optional<Batch> ImageLoader::next() {
   }
 }
 
-// Counted here, in the order of the batches, so that the limit is met at the same batch whatever
-// the workers do.
+// Counted here, in the order of the batches, so that the limit is reached at the same batch for any
+// number of workers.
 void ImageLoader::count_unreadable(const Batch& batch) {
   for (const Unreadable& bad : batch.unreadable) {
     if (!bad_samples_.insert(bad.sample).second) continue;
@@ -137,7 +137,7 @@ Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t
   batch.labels = torch::empty({count}, torch::kInt64);
   batch.samples.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    // The epoch and the place in it seed a picture's randomness, whichever thread is at work.
+    // The epoch and the position in it seed a picture's random numbers, for any thread.
     Random random(config_.seed ^ kSampleStream, static_cast<uint64_t>(epoch),
                   static_cast<uint64_t>(begin + i));
     fill(batch, i, order[static_cast<size_t>(begin + i)], random);
@@ -145,12 +145,12 @@ Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t
   if (config_.train && config_.mix.active()) {
     Random random(config_.seed ^ kMixStream, static_cast<uint64_t>(epoch),
                   static_cast<uint64_t>(index));
-    const double own = mix_batch(config_.mix, random, {count, p.channels, p.size, p.size},
-                                 batch.images.data_ptr<float>());
+    const double label_weight = mix_batch(config_.mix, random, {count, p.channels, p.size, p.size},
+                                          batch.images.data_ptr<float>());
     const auto classes = static_cast<int64_t>(dataset_->classes().size());
     const int64_t* labels = batch.labels.data_ptr<int64_t>();
     batch.targets = torch::empty({count, classes}, torch::kFloat32);
-    soft_targets({labels, labels + count}, classes, own, config_.mix.label_smoothing,
+    soft_targets({labels, labels + count}, classes, label_weight, config_.mix.label_smoothing,
                  batch.targets.data_ptr<float>());
   }
   return batch;
@@ -169,7 +169,7 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
   batch.samples[static_cast<size_t>(slot)] = sample;
 }
 
-// An unreadable picture gives its place to a random other one, so that batches keep their size.
+// A random other picture replaces an unreadable one, so that batches keep their size.
 Image BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random) const {
   for (int attempt = 0; attempt < kReplacements; ++attempt) {
     try {

@@ -12,20 +12,20 @@
 #include "tost/data/batch_share.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
-#include "tost/data/mix.h"
 #include "tost/data/prefetch.h"
 #include "tost/data/preprocess.h"
 #include "tost/torch.h"
 
 namespace tost {
 
-// Which picture comes at which place of an epoch.
+// The order of the pictures in an epoch.
 struct SamplerConfig {
   bool shuffle = false;
   uint64_t seed = 0;
-  // Repeated augmentation: every picture of the shuffled order comes `repeats` times in a row, and
-  // an epoch is cut to the data set's size rounded down to a multiple of 256 (not rounded below
-  // 256 pictures), as in the official code: about 1/repeats of the pictures are seen in an epoch.
+  // Repeated augmentation: every picture of the shuffled order is repeated `repeats` times in a
+  // row, and an epoch is cut to the data set's size rounded down to a multiple of 256 (not rounded
+  // below 256 pictures), as in the official code: about 1/repeats of the pictures are seen in an
+  // epoch.
   int64_t repeats = 1;
 };
 
@@ -40,7 +40,7 @@ struct LoaderConfig {
   // true: shuffled, augmented, mixed; unreadable pictures are replaced. false: in order, by
   // evaluation's transform; an unreadable picture is a data Error.
   bool train = false;
-  bool drop_last = false;  // leave out a last batch that is not full (kept if it is the only one)
+  bool drop_last = false;  // leave out a last batch that is not full, unless it is the only one
   uint64_t seed = 0;
   int64_t workers = 1;   // threads; 0: batches are made inside next()
   int64_t prefetch = 4;  // batches made ahead, at most
@@ -53,25 +53,26 @@ struct LoaderConfig {
   int64_t max_unreadable = 100;
   Preprocess preprocess = {};
   AugmentConfig augment = {};
-  MixConfig mix = {};          // training only
-  Corruption corruption = {};  // evaluation only: done to the fitted picture, before normalising
+  MixConfig mix = {};  // training only
+  // evaluation only: applied to the fitted picture, before normalisation
+  Corruption corruption = {};
 };
 
 struct Unreadable {
   int64_t sample;       // index in the data set
-  std::string message;  // names the file and what is wrong with it
+  std::string message;  // names the file and its error
 };
 
 struct Batch {
   torch::Tensor images;          // [B, C, S, S] float32, normalised
   torch::Tensor labels;          // [B] int64, before mixing
   torch::Tensor targets;         // [B, K] float32, rows sum to 1; undefined where mixing is off
-  int64_t index = 0;             // its place in the epoch
+  int64_t index = 0;             // its position in the epoch
   std::vector<int64_t> samples;  // the pictures' indices in the data set
   std::vector<Unreadable> unreadable;  // pictures that were replaced
 };
 
-// Makes one batch from its place in an epoch: the pure function that ImageLoader calls.
+// Makes one batch from its position in an epoch: the pure function that ImageLoader calls.
 class BatchMaker {
  public:
   // Throws a usage Error for an impossible config, a data Error for an empty data set.
@@ -99,7 +100,7 @@ class BatchMaker {
 
 // Batches are a pure function of (data set, config, epoch, batch index): not of the number of
 // workers, the prefetch depth or timing. For use from one thread. The destructor and start_epoch
-// may come at any time.
+// may be called at any time.
 class ImageLoader {
  public:
   // Throws as BatchMaker's constructor.
@@ -111,16 +112,16 @@ class ImageLoader {
   void set_share(const BatchShare& share);
   // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
-  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors met by a
-  // worker are thrown here, in order; the epoch is then over.
+  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors of a
+  // worker are thrown here, in order, and end the epoch.
   std::optional<Batch> next();
 
-  // Of all processes.
+  // Over all processes.
   int64_t batches_per_epoch() const { return maker_.batches_per_epoch(); }
   int64_t images_per_epoch() const { return maker_.images_per_epoch(); }
   // Seconds that next() made its caller wait, since construction.
   double wait_seconds() const;
-  // Different pictures that were unreadable and replaced so far, and what was wrong with each.
+  // Different pictures that were unreadable and replaced so far, with their errors.
   int64_t unreadable() const { return std::ssize(messages_); }
   const std::vector<std::string>& unreadable_messages() const { return messages_; }
 

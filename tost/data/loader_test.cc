@@ -175,7 +175,7 @@ TEST(LoaderTest, ProcessesShareTheBatchesOfAnEpoch) {
   whole.start_epoch(3);
   const std::vector<Batch> all = take(whole);
   for (const auto& [per_step, world] : {std::pair{1, 1}, {4, 2}, {4, 3}, {2, 4}, {7, 7}}) {
-    std::vector<int> given(all.size());
+    std::vector<int> counts(all.size());
     for (int64_t rank = 0; rank < world; ++rank) {
       LoaderConfig config = training();
       config.workers = rank % 3;
@@ -184,11 +184,11 @@ TEST(LoaderTest, ProcessesShareTheBatchesOfAnEpoch) {
       loader.set_share({.per_step = per_step, .rank = rank, .world = world});
       loader.start_epoch(3);
       while (const auto batch = loader.next()) {
-        ++given[size_t(batch->index)];
+        ++counts[size_t(batch->index)];
         EXPECT_TRUE(torch::equal(batch->images, all[size_t(batch->index)].images));
       }
     }
-    for (const int times : given) EXPECT_EQ(times, std::max(1, world / per_step));
+    for (const int times : counts) EXPECT_EQ(times, std::max(1, world / per_step));
   }
 }
 
@@ -197,7 +197,7 @@ TEST(LoaderTest, PartsOfABatchAreItsRowsOnce) {
     int64_t next = 0;
     for (int64_t rank = 4; rank < 8; ++rank) {
       const BatchShare share{.per_step = 2, .rank = rank, .world = 8};
-      EXPECT_TRUE(share.mine(1) && !share.mine(0));
+      EXPECT_TRUE(share.is_local(1) && !share.is_local(0));
       EXPECT_EQ(share.first_row(rows), next);
       EXPECT_GT(share.rows(rows), 0);
       next += share.rows(rows);
@@ -307,9 +307,9 @@ TEST(LoaderDeathTest, ThreadsThatCannotBeMade) {
     const rlim_t most = rlim_t(used * ::getpagesize()) + (rlim_t{100} << 20);
     const rlimit limit{most, most};
     ::setrlimit(RLIMIT_AS, &limit);
-    const std::string said =
+    const std::string message =
         error_of(ErrorKind::kData, [&] { ImageLoader(data, config).start_epoch(0); });
-    std::exit(contains(said, "Cannot start a thread: the system has no thread") ? 0 : 1);
+    std::exit(contains(message, "Cannot start a thread: the system has no thread") ? 0 : 1);
   };
   EXPECT_EXIT(refused(), ::testing::ExitedWithCode(0), "");
 }

@@ -1,10 +1,10 @@
-#include "tost/data/mix.h"
-
+// Mixup and cutmix of a batch, and its soft targets.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/data/augment.h"
 
 namespace tost {
 namespace {
@@ -28,10 +28,10 @@ Rectangle random_rectangle(double keep, int64_t height, int64_t width, Random& r
 
 void blend(float* a, float* b, int64_t count, float keep) {
   for (int64_t i = 0; i < count; ++i) {
-    const float own = a[i];
+    const float first = a[i];
     const float other = b[i];
-    a[i] = own * keep + other * (1 - keep);
-    b[i] = other * keep + own * (1 - keep);
+    a[i] = first * keep + other * (1 - keep);
+    b[i] = other * keep + first * (1 - keep);
   }
 }
 
@@ -93,17 +93,17 @@ double mix_batch(const MixConfig& config, Random& random, const BatchShape& shap
   return keep;
 }
 
-void soft_targets(const std::vector<int64_t>& labels, int64_t classes, double own_weight,
+void soft_targets(const std::vector<int64_t>& labels, int64_t classes, double label_weight,
                   double smoothing, float* targets) {
   const auto batch = static_cast<int64_t>(labels.size());
   const double low = smoothing / static_cast<double>(classes);
   std::fill(targets, targets + batch * classes, static_cast<float>(low));
   for (int64_t i = 0; i < batch; ++i) {
-    const int64_t own = labels[static_cast<size_t>(i)];
+    const int64_t label = labels[static_cast<size_t>(i)];
     const int64_t other = labels[static_cast<size_t>(batch - 1 - i)];
     float* row = targets + i * classes;
-    row[own] += static_cast<float>((1 - smoothing) * own_weight);
-    row[other] += static_cast<float>((1 - smoothing) * (1 - own_weight));
+    row[label] += static_cast<float>((1 - smoothing) * label_weight);
+    row[other] += static_cast<float>((1 - smoothing) * (1 - label_weight));
   }
 }
 

@@ -22,7 +22,7 @@ TEST(NamedSets, GeneratedNamesHoldUnlessTheFormatSaysOtherwise) {
   EXPECT_FALSE(means_generated("", "auto"));
 }
 
-TEST(NamedSets, OriginsAreToldByTheLastPartOfThePath) {
+TEST(NamedSets, OriginsAreRecognisedByTheLastPartOfThePath) {
   const std::string origin = origin_of("data/Fashion_MNIST/");
   EXPECT_TRUE(mentions(origin, "Zalando Research")) << origin;
   EXPECT_TRUE(mentions(origin, "t10k-images-idx3-ubyte")) << origin;

@@ -1,3 +1,4 @@
+// Recognises and opens data sets of pictures.
 #include <algorithm>
 #include <filesystem>
 
@@ -70,7 +71,7 @@ std::unique_ptr<ImageDataset> open_folder(const Wanted& w) {
   return std::make_unique<CachedDataset>(std::move(data), w.spec.cache_bytes);
 }
 
-// In the order in which a directory is looked at.
+// In the order in which a directory is examined.
 const ImageFormat kImageFormats[] = {
     {"shapes", nullptr, "", [](const std::string&, const std::string&) { return true; },
      open_shapes},
@@ -102,21 +103,21 @@ void check_spec(const DataSpec& spec) {
   check_holdout(spec.holdout);
 }
 
-bool asked_for(const ImageFormat& format, const DataSpec& spec) {
+bool is_requested(const ImageFormat& format, const DataSpec& spec) {
   return spec.format == "auto" || spec.format == format.name;
 }
 
-// Of a directory.
+// Recognises the format of a directory.
 Source resolve_directory(const DataSpec& spec) {
   for (const ImageFormat& format : kImageFormats) {
-    if (format.holds == nullptr || !asked_for(format, spec)) continue;
+    if (format.holds == nullptr || !is_requested(format, spec)) continue;
     for (const std::string& directory :
          {spec.path, (fs::path(spec.path) / format.place).string()}) {
       if (format.holds(directory)) return {&format, directory};
     }
     const bool folder = format.open == open_folder;
     if (folder && !class_folders(spec.path).empty()) return {&format, spec.path};
-    // Named explicitly: the reader itself will say which file is missing.
+    // Named explicitly: the reader will report which file is missing.
     if (spec.format == format.name && !folder) return {&format, spec.path};
   }
   fail_data("'", spec.path,
@@ -140,7 +141,7 @@ Source resolve(const DataSpec& spec) {
             origin_of(spec.path));
 }
 
-std::vector<std::string> own_image_splits(const Source& source) {
+std::vector<std::string> stored_image_splits(const Source& source) {
   std::vector<std::string> splits;
   for (const std::string& split : kSplits) {
     if (source.has(split)) splits.push_back(split);
@@ -157,7 +158,7 @@ std::vector<std::string> image_formats() {
 }
 
 std::vector<std::string> image_dataset_splits(const DataSpec& spec) {
-  return offered_splits(own_image_splits(resolve(spec)), spec.holdout);
+  return available_splits(stored_image_splits(resolve(spec)), spec.holdout);
 }
 
 std::string image_dataset_format(const DataSpec& spec) {
@@ -167,7 +168,7 @@ std::string image_dataset_format(const DataSpec& spec) {
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split) {
   const std::string wanted = checked_split(split);
   const Source source = resolve(spec);
-  return open_split<SubsetDataset>(spec.path, own_image_splits(source), spec.holdout, wanted,
+  return open_split<SubsetDataset>(spec.path, stored_image_splits(source), spec.holdout, wanted,
                                    [&](const std::string& name) {
                                      return source.format->open({spec, source.directory, name});
                                    });

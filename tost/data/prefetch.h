@@ -1,4 +1,4 @@
-// Values that threads make ahead of their use, and that come in order. Free of torch.
+// Values that threads compute ahead of their use, returned in order. Free of torch.
 #pragma once
 
 #include <algorithm>

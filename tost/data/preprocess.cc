@@ -49,7 +49,7 @@ Image fit_image(const Image& original, const Preprocess& p) {
   const Image image = to_channels(original, p.channels);
   const Filter filter = filter_from_name(p.interpolation);
   if (p.resize == "squeeze") return resize(image, p.size, p.size, filter);
-  // 1e-6: 224 / 0.875 must be 256 in floating point, too.
+  // 1e-6 compensates rounding: 224 / 0.875 must give 256.
   const auto shorter =
       static_cast<int64_t>(std::floor(static_cast<double>(p.size) / p.crop_ratio + 1e-6));
   // The longer side is rounded down, as in torchvision.
@@ -60,7 +60,7 @@ Image fit_image(const Image& original, const Preprocess& p) {
   const auto margin = [&](int64_t side) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(side - p.size) / 2));
   };
-  // A picture of 1 x 60,000 pixels would have 16 million rows on the way.
+  // A picture of 1 x 60,000 pixels would need 16 million intermediate rows.
   return resize_part(image, width, height, {margin(width), margin(height), p.size, p.size}, filter);
 }
 

@@ -48,12 +48,12 @@ struct ChannelStats {
   std::vector<double> std;
 };
 
-// Of ImageNet; for 1 channel the means of the three.
+// ImageNet's constants; for 1 channel the means of the three.
 ChannelStats imagenet_stats(int64_t channels);
 
-// ImageNet's constants for folders of photographs (what official recipes use); for every other
-// format the statistics of up to 10,000 evenly spaced training pictures.
-// `train` must be the training split. Deterministic.
+// ImageNet's constants for folders of photographs (as official recipes do); for every other format
+// the statistics of up to 10,000 evenly spaced training pictures. `train` must be the training
+// split. Deterministic.
 ChannelStats channel_stats(const ImageDataset& train, int64_t channels);
 
 }  // namespace tost

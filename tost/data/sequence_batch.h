@@ -1,5 +1,4 @@
-// Batches of token sequences, padded to the longest of each batch, and threads that make them ahead
-// of their use.
+// Batches of token sequences, padded to the longest of each batch; threads prefetch them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +25,8 @@ SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
 
 struct SequenceOrder {
   bool shuffle = false;
-  // Batches are cut from runs of this many shuffled batches sorted by length, and then shuffled
-  // again: less padding, every sample once an epoch all the same. 1: no sorting.
+  // Groups of this many shuffled batches are sorted by length, cut into batches, and these are
+  // shuffled again. This reduces padding; every sample still occurs once an epoch. 1: no sorting.
   int64_t length_groups = 1;
   uint64_t seed = 0;
 };
@@ -38,11 +37,11 @@ std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& datase
                                                    const SequenceOrder& order, int64_t epoch,
                                                    bool drop_last);
 
-// The batches of an epoch, made ahead of their use.
+// The prefetched batches of an epoch.
 class SequenceFeed : public Prefetch<SequenceBatch> {
  public:
-  // Gives the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many as
-  // torch computes with; `ahead`: 0 means two a worker, at least 4.
+  // Returns the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many
+  // as torch computes with; `ahead`: 0 means two a worker, at least 4.
   SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
                std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead = 0,
                int64_t workers = 0);

@@ -17,7 +17,7 @@ struct SequenceSample {
   int64_t label = 0;
 };
 
-// How raw data became tokens; a model is only of use for data cut the same way.
+// How raw data became tokens; a model needs data encoded the same way.
 struct SequenceCoding {
   std::string kind;   // "listops", "bytes", "pixels"
   int64_t vocab = 0;  // ids, padding included: 16, 257, 257
@@ -58,7 +58,7 @@ struct SequenceSpec {
   // As in DataSpec: share of the training samples that becomes the validation split where the data
   // has none; -1: 5 %, at most 5,000.
   double holdout = -1;
-  // Of the generated sets.
+  // Options of the generated sets.
   uint64_t seed = 0;
   int64_t train_size = 10'000;
   int64_t test_size = 1'000;   // also of the validation split
@@ -79,10 +79,10 @@ std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
 
 // Whether the path holds labelled sequences rather than pictures that open_image_dataset reads, by
 // the spec's format or, for "auto", by the files there. A picture set that can also be read as
-// pixels counts as pictures. False if nothing known is there.
+// pixels counts as pictures. False if nothing there is recognised.
 bool is_sequence_data(const SequenceSpec& spec);
 
-// The splits that open_sequence_dataset can give, in the order train, validation, test.
+// The splits that open_sequence_dataset can open, in the order train, validation, test.
 std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
 
 // Sequences as bytes in memory or in a mapped file. Free of torch.

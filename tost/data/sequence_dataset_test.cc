@@ -72,7 +72,7 @@ TEST_F(SequenceOpen, GeneratedListOps) {
   EXPECT_EQ(open_sequence_dataset(spec, "train")->label(0), train->label(0));
 }
 
-TEST_F(SequenceOpen, TablesTellTheirSplitByTheirNames) {
+TEST_F(SequenceOpen, TablesShowTheirSplitByTheirNames) {
   write("basic_train.tsv", "Source\tTarget\n[MIN 3 4 ]\t3\n5\t5\n");
   write("basic_val.tsv", "Source\tTarget\n5\t5\n");
   write("basic_test.tsv", "Source\tTarget\n6\t6\n");

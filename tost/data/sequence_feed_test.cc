@@ -62,8 +62,8 @@ class Meeting : public Numbers {
   SequenceSample sample(int64_t i) const override {
     std::unique_lock lock(mutex_);
     ++here_;
-    came_.notify_all();
-    if (!came_.wait_for(lock, std::chrono::minutes(5), [&] { return here_ >= 2; })) {
+    arrived_.notify_all();
+    if (!arrived_.wait_for(lock, std::chrono::minutes(5), [&] { return here_ >= 2; })) {
       fail_data("nobody else came");
     }
     return Numbers::sample(i);
@@ -71,7 +71,7 @@ class Meeting : public Numbers {
 
  private:
   mutable std::mutex mutex_;
-  mutable std::condition_variable came_;
+  mutable std::condition_variable arrived_;
   mutable int here_ = 0;
 };
 

@@ -46,8 +46,8 @@ bool is_sequence_format(const std::string& format) {
   return std::ranges::find(kSequenceFormats, format) != kSequenceFormats.end();
 }
 
-// The split that a file's name says, "" if none, and the text before it: "basic_" and
-// validation in "basic_val.tsv", "" and train in "train.tsv".
+// The split in a file's name, "" if none, and the text before it: "basic_" and validation in
+// "basic_val.tsv", "" and train in "train.tsv".
 struct SplitName {
   std::string split, before;
 };
@@ -79,7 +79,7 @@ std::string split_of(const fs::path& file) {
   return split_name(file).split;
 }
 
-// How the names of one set begin where the folder holds several; "" where names do not tell.
+// The prefix of the names of one set where the folder holds several; "" where names do not show it.
 std::string example_prefix(const fs::path& a, const fs::path& b) {
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
     const std::string before = split_name(one).before;
@@ -90,7 +90,7 @@ std::string example_prefix(const fs::path& a, const fs::path& b) {
   return "";
 }
 
-// Tables whose names begin with `prefix` and tell a split.
+// Tables whose names begin with `prefix` and contain a split.
 std::map<std::string, std::string> split_tables(const fs::path& folder, const std::string& prefix) {
   std::map<std::string, std::string> found;
   for (const FolderEntry& entry : folder_entries(folder)) {
@@ -118,7 +118,7 @@ std::string table_format(const std::string& path) {
             " columns; texts have two (label, text), pairs five (label, id, id, text, text).");
 }
 
-// The training split, or the first there is: all splits number their classes as it does.
+// The training split, or else the first one. Its numbering of classes holds for all splits.
 const std::string& first_split(const std::map<std::string, std::string>& files) {
   const auto train = files.find("train");
   return train == files.end() ? files.begin()->second : train->second;
@@ -146,7 +146,7 @@ bool all_in_folds(const std::string& directory) {
   int64_t count = 0;
   for (const std::string& folder : class_folders(directory)) {
     for (const FolderEntry& entry : folder_entries(fs::path(directory) / folder)) {
-      if (is_stray(entry.path)) continue;
+      if (is_system_file(entry.path)) continue;
       if (fold_of(entry.path.filename().string()).empty()) return false;
       ++count;
     }
@@ -210,7 +210,7 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
 }
 
 // The splits that the source has by itself, in the order train, validation, test.
-std::vector<std::string> own_splits(const SequenceSource& source, const SequenceSpec& spec) {
+std::vector<std::string> stored_splits(const SequenceSource& source, const SequenceSpec& spec) {
   if (source.kind == SourceKind::kGenerated || source.kind == SourceKind::kFolds) return kSplits;
   if (source.kind == SourceKind::kPictures) {
     return image_dataset_splits({.path = spec.path, .holdout = 0});
@@ -367,7 +367,7 @@ bool is_sequence_data(const SequenceSpec& spec) {
 }
 
 std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec) {
-  return offered_splits(own_splits(find_sequences(spec), spec), spec.holdout);
+  return available_splits(stored_splits(find_sequences(spec), spec), spec.holdout);
 }
 
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
@@ -375,7 +375,7 @@ std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
   const std::string wanted = checked_split(split);
   const SequenceSource source = find_sequences(spec);
   return open_split<SequenceSubset>(
-      spec.path, own_splits(source, spec), spec.holdout, wanted,
+      spec.path, stored_splits(source, spec), spec.holdout, wanted,
       [&](const std::string& name) { return open_source(source, spec, name); });
 }
 

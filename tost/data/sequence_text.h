@@ -50,7 +50,7 @@ class TsvFile {
 // Texts below `directory`, one folder a class, each file one text. `classes` are those of the
 // training split; empty: the folders of `directory`. Throws a data Error naming an empty text, a
 // class without texts, or one that training does not have. Only the first `max_length` bytes are
-// kept (0: all).
+// read (0: all).
 SequenceRows read_text_folders(const std::string& directory,
                                const std::vector<std::string>& classes, int64_t max_length);
 

@@ -287,7 +287,7 @@ Image to_image(const Canvas& canvas, Random& random) {
   return image;
 }
 
-// Draws picture number `i`; `mask` receives what each pixel shows.
+// Draws picture number `i`; `mask` receives the object of each pixel.
 Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mask) {
   Random random(seed, stream, static_cast<uint64_t>(i));
   const std::vector<int> shapes = shuffled_shapes(random);
@@ -305,12 +305,12 @@ Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mas
   for (int64_t k = 0; k < strokes; ++k) canvas.draw_stroke(random);
   const Thing large = large_thing(shapes[0], random, background);
   const int64_t small = 1 + random.below(2);
-  const int64_t behind = random.below(small + 1);  // how many small ones the large one may cover
+  const int64_t layer = random.below(small + 1);  // how many small ones the large one may cover
   for (int64_t k = 0; k < small; ++k) {
-    if (k == behind) canvas.draw(large);
+    if (k == layer) canvas.draw(large);
     canvas.draw(small_thing(shapes[static_cast<size_t>(k + 1)], random, background, large));
   }
-  if (behind == small) canvas.draw(large);
+  if (layer == small) canvas.draw(large);
   return to_image(canvas, random);
 }
 

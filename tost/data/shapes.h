@@ -1,9 +1,9 @@
 // The generated data set `shapes`: textured objects before cluttered, textured backgrounds.
 //
 // Every picture holds one large object and one or two small ones, all of different classes, with
-// random places, sizes, tilts, colours and textures that say nothing about the class. The label
-// is the class of the large object. No pixel has a meaning of its own, so a linear model stays near
-// chance; the outline has to be seen. Free of torch.
+// random places, sizes, tilts, colours and textures that do not depend on the class. The label is
+// the class of the large object. A single pixel has no meaning, so a linear model stays near
+// chance: only the outline shows the class. Free of torch.
 #pragma once
 
 #include "tost/data/dataset.h"
@@ -22,7 +22,7 @@ class ShapesDataset : public ImageDataset {
   Image image(int64_t i) const override;
   std::string name(int64_t i) const override;
   bool has_mask() const override { return true; }
-  Image mask(int64_t i) const override;  // small objects carry their own class + 1
+  Image mask(int64_t i) const override;  // small objects have their class + 1
   std::string format() const override { return "shapes"; }
   int64_t channels() const override { return 3; }
   int64_t side() const override { return side_; }

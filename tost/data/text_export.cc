@@ -1,10 +1,10 @@
-#include "tost/data/text_export.h"
-
+// Encodes a text in parts and writes its splits as token files.
 #include <algorithm>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/data/export.h"
 #include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kStretch = size_t{1} << 20;
 
-// Whether the character that ends at `end` can be white space. Cautious: of the characters of
-// several bytes those are named that begin as such white space does.
+// Whether the character that ends at `end` can be white space. Conservative: characters of several
+// bytes count as white space if their first byte may begin white space.
 bool may_end_in_space(std::string_view text, size_t end) {
   const auto byte = [&](size_t back) {
     return end < back ? uint8_t{0} : static_cast<uint8_t>(text[end - back]);
@@ -24,7 +24,7 @@ bool may_end_in_space(std::string_view text, size_t end) {
   return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
 }
 
-// The end, from `wanted` bytes on, of a character.
+// The end of the first character that ends at `wanted` bytes or later.
 size_t character_end(std::string_view text, size_t wanted) {
   size_t at = std::min(wanted, text.size());
   while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;

@@ -87,8 +87,8 @@ TextLayout find_text(const std::string& path, double holdout) {
     split_folder(path, layout);
   } else if (path_exists(path)) {
     layout.tokens = fs::path(path).extension() == ".bin";
-    const fs::path beside = fs::path(path).parent_path() / "tokenizer.json";
-    if (layout.tokens && is_plain_file(beside)) layout.tokenizer_file = beside;
+    const fs::path vocabulary = fs::path(path).parent_path() / "tokenizer.json";
+    if (layout.tokens && is_plain_file(vocabulary)) layout.tokenizer_file = vocabulary;
     layout.parts["train"] = {path};
   } else {
     fail_data("'", path, "' does not exist; a text file or a folder with ",
@@ -136,7 +136,7 @@ TextFile::TextFile(const TextPart& part) : map_(part.file), text_(map_.bytes()) 
 
 namespace {
 
-constexpr size_t kMostForChars = size_t{16} << 20;
+constexpr size_t kMaxForChars = size_t{16} << 20;
 constexpr int64_t kMaxTokenizerFile = int64_t{256} << 20;
 const std::vector<std::string> kNames = {"auto", "bytes", "chars", "words", "gpt2", "file"};
 
@@ -223,7 +223,7 @@ bool suits_chars(const TextLayout& layout) {
   if (!layout.input_txt) return false;
   const TextFile file(TextPart{layout.parts.at("train").file});
   const std::string_view text = file.text();
-  return !text.empty() && text.size() <= kMostForChars && first_invalid_utf8(text) == text.size();
+  return !text.empty() && text.size() <= kMaxForChars && first_invalid_utf8(text) == text.size();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The splits of a text (which files, and which part of them) and the tokenizer that a name means.
+// Finds the splits of a text (files, and parts of files) and the tokenizer of a name.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +12,18 @@
 
 namespace tost {
 
-// Of n characters (or tokens) of the file, those from floor(n * begin) up to floor(n * end).
+// A part of a file of n characters (or tokens): those from floor(n * begin) up to floor(n * end).
 struct TextPart {
   std::filesystem::path file;
   double begin = 0, end = 1;
 };
 
 struct TextLayout {
-  std::string path;     // as it was given
+  std::string path;     // as the caller passed it
   bool tokens = false;  // files of token ids, else text
-  bool single = false;  // one file without splits of its own
+  bool single = false;  // one file without splits
   bool input_txt = false;
-  std::map<std::string, TextPart> parts;  // of train, validation, test, those there are
+  std::map<std::string, TextPart> parts;  // existing ones of train, validation, test
   std::filesystem::path tokenizer_file;   // tokenizer.json next to token files; empty: none
 };
 
@@ -32,12 +32,12 @@ struct TextLayout {
 //   train.txt or the other splits' files   text
 //   input.txt                              text without splits
 // where the validation split may be called val, valid or validation. Without a validation file the
-// last share `holdout` of the training one is it. Throws a data Error where there is nothing of the
-// kind, a usage Error for a holdout outside [0, 1).
+// last share `holdout` of the training one is it. Throws a data Error if none of these is found, a
+// usage Error for a holdout outside [0, 1).
 TextLayout find_text(const std::string& path, double holdout);
 
 // train, validation (or val, valid), test; or whole: all of a single file. Throws a usage Error for
-// another name, a data Error naming those there are for a split that is missing.
+// another name, a data Error that names the existing splits for a missing one.
 TextPart find_text_part(const TextLayout& layout, const std::string& split);
 
 // A part of a text file, mapped. Characters are counted by their first bytes, so that any text can

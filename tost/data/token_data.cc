@@ -52,7 +52,7 @@ TextData open_texts(const TextSpec& spec, const TextLayout& layout,
   return data;
 }
 
-// What the tokens say when decoded; words do not keep their white space.
+// The decoded text of the tokens; words lose their white space.
 int64_t text_bytes(const TokenSource& tokens, const Tokenizer& tokenizer) {
   if (tokenizer.kind() == "words") return 0;
   std::vector<int64_t> lengths;

@@ -16,7 +16,7 @@ namespace tost {
 // A sequence of token ids, in memory or in a mapped file. Immutable; usable from several threads.
 class TokenSource {
  public:
-  // `name` stands for it in messages.
+  // Messages call it `name`.
   TokenSource(const std::vector<int32_t>& ids, std::string name);
   // Tokens [begin, begin + count) of the file. Throws a data Error unless they are all below vocab;
   // files above 1 GiB are checked as they are read.
@@ -31,14 +31,14 @@ class TokenSource {
  private:
   std::string name_;
   int64_t size_ = 0;
-  std::vector<uint16_t> narrow_;  // in memory: the one that suffices
+  std::vector<uint16_t> narrow_;  // in memory: the smallest possible
   std::vector<int32_t> wide_;
   std::shared_ptr<const TokenFile> file_;
   int64_t begin_ = 0, vocab_ = 0;  // of the file
 };
 
 struct TextSpec {
-  std::string path;  // see find_text (text_layout.h) for what is recognised
+  std::string path;  // find_text (text_layout.h) lists the recognised layouts
   std::string tokenizer =
       "auto";            // auto, bytes, chars, words:N, gpt2[:PATH], file:PATH (text_layout.h)
   double holdout = 0.1;  // last share of the training text, where there is no validation file
@@ -54,9 +54,9 @@ struct TextData {
   int64_t validation_bytes = 0, test_bytes = 0;
 };
 
-// `known` is the tokenizer of a model: it takes the place of spec.tokenizer. Throws a data Error
-// naming the file where text cannot be expressed, tokens are outside the vocabulary, or token files
-// were made with another tokenizer; and those of find_text and make_text_tokenizer.
+// `known` is the tokenizer of a model: it replaces spec.tokenizer. Throws a data Error naming the
+// file where text cannot be expressed, tokens are outside the vocabulary, or token files were made
+// with another tokenizer; and those of find_text and make_text_tokenizer.
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
 
 struct TextSplit {
@@ -71,8 +71,8 @@ TextSplit open_text_split(const TextSpec& spec, const std::string& split,
                           std::shared_ptr<const Tokenizer> known = nullptr);
 
 // Random crops of block + 1 tokens: ids [batch, block] int64 and the same shifted by one. A pure
-// function of its arguments; every place where a crop fits is equally likely. Throws a data Error
-// where the source is shorter than block + 1, a usage Error for batch or block below 1.
+// function of its arguments; every position where a crop fits is equally likely. Throws a data
+// Error where the source is shorter than block + 1, a usage Error for batch or block below 1.
 std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,
                                                    int64_t block, uint64_t seed, int64_t index);
 

@@ -9,7 +9,7 @@
 
 #include "tost/base/file.h"
 #include "tost/base/random.h"
-#include "tost/data/text_export.h"
+#include "tost/data/export.h"
 #include "tost/data/text_layout.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
@@ -189,7 +189,7 @@ TEST_F(TokenData, RefusesWrongSettings) {
   }
 }
 
-TEST_F(TokenData, FindsGpt2BesideTheData) {
+TEST_F(TokenData, FindsGpt2NextToTheData) {
   write("k/input.txt", "hello world");
   ::unsetenv("TOST_GPT2");
   expect_part(refusal([&] { open(folder("k"), "gpt2"); }, ErrorKind::kUsage), "gpt2:FOLDER");
@@ -278,14 +278,14 @@ TEST(TokenSource, HoldsLargeIdsToo) {
 TEST_F(TokenData, ExportIsWholeOrNothing) {
   write("n/input.txt", std::string(3 << 20, 'a') + " b");
   const std::string out = folder("out");
-  int64_t last = 0, asked = 0;
+  int64_t last = 0, calls = 0;
   TokenExportOptions options;
   options.progress = [&](int64_t done, int64_t total) {
     EXPECT_GT(done, last);
     EXPECT_EQ(total, (3 << 20) + 2);
     last = done;
   };
-  options.stop = [&] { return ++asked > 1; };
+  options.stop = [&] { return ++calls > 1; };
   const TextSpec spec{.path = folder("n"), .tokenizer = "bytes"};
   EXPECT_FALSE(export_tokens(spec, out, options));
   EXPECT_FALSE(fs::exists(out));
@@ -317,8 +317,8 @@ TEST_F(TokenData, CharactersAreExportedInStretches) {
   const auto result = export_tokens(spec, folder("whole"), options);
   EXPECT_EQ(done, (std::vector<int64_t>{(1 << 20) + 1, (2 << 20) + 1, (5 << 19) + 1}));
   EXPECT_EQ(result->tokens.at("train"), (5 << 18) + 1);
-  int asked = 0;
-  options.stop = [&] { return ++asked > 2; };
+  int calls = 0;
+  options.stop = [&] { return ++calls > 2; };
   EXPECT_FALSE(export_tokens(spec, folder("stopped"), options));
   EXPECT_EQ(done.size(), 5u);
   options.stop = nullptr;
@@ -331,7 +331,7 @@ TEST_F(TokenData, CharactersAreExportedInStretches) {
       "train.txt' (train), counted from byte 1048577: The text is not valid UTF-8 at byte 2");
 }
 
-TEST_F(TokenData, AnyRanksFileBesideTheTextIsTaken) {
+TEST_F(TokenData, AnyRanksFileNextToTheTextIsUsed) {
   write("s/train.txt", "text");
   write("s/mine.tiktoken", "nonsense");
   const auto refused = [&] { return refusal([&] { open(folder("s"), "gpt2"); }); };

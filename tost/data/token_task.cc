@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using torch::Tensor;
 
-constexpr int64_t kMostGroups = 4096, kMostVocabulary = int64_t{1} << 24;
-constexpr int64_t kMostLength = int64_t{1} << 24;
+constexpr int64_t kMaxGroups = 4096, kMaxVocabulary = int64_t{1} << 24;
+constexpr int64_t kMaxLength = int64_t{1} << 24;
 constexpr int64_t kRowsAtOnce = 4096;
 
 fs::path file_of(const fs::path& folder, const std::string& split) {
@@ -46,8 +46,8 @@ Tensor lengths_of(const Tensor& targets) {
   std::vector<Tensor> parts;
   for (int64_t row = 0; row < targets.size(0); row += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, targets.size(0) - row);
-    const Tensor asked = targets.narrow(0, row, count).to(torch::kInt64).ge(0);
-    parts.push_back(std::get<0>(asked.to(torch::kInt64).mul(places).max(1)));
+    const Tensor has_target = targets.narrow(0, row, count).to(torch::kInt64).ge(0);
+    parts.push_back(std::get<0>(has_target.to(torch::kInt64).mul(places).max(1)));
   }
   return torch::cat(parts);
 }
@@ -79,8 +79,8 @@ TokenTaskData::TokenTaskData(const fs::path& folder, const std::string& split) {
   if (tokens_.sizes() != targets_.sizes()) {
     fail_data(file_, ": 'tokens' and 'targets' differ in shape.");
   }
-  if (tokens_.size(1) > kMostLength) {
-    fail_data(file_, " has samples of ", tokens_.size(1), " tokens; at most ", kMostLength,
+  if (tokens_.size(1) > kMaxLength) {
+    fail_data(file_, " has samples of ", tokens_.size(1), " tokens; at most ", kMaxLength,
               " are possible.");
   }
   read_metadata(file.metadata);
@@ -98,9 +98,9 @@ void TokenTaskData::read_metadata(const std::map<std::string, std::string>& meta
   const char* end = vocabulary.data() + vocabulary.size();
   const auto read = std::from_chars(vocabulary.data(), end, vocabulary_);
   if (read.ec != std::errc() || read.ptr != end || vocabulary_ < 1 ||
-      vocabulary_ > kMostVocabulary) {
+      vocabulary_ > kMaxVocabulary) {
     fail_data(file_, ": the metadata 'vocabulary' is ", shown(vocabulary, 40),
-              " but must be a number from 1 to ", kMostVocabulary, ".");
+              " but must be a number from 1 to ", kMaxVocabulary, ".");
   }
   if (!tokenizer.empty() && tokenizer != "bytes") {
     fail_data(file_, ": the metadata 'tokenizer' is ", shown(tokenizer, 40),
@@ -116,10 +116,10 @@ void TokenTaskData::read_metadata(const std::map<std::string, std::string>& meta
   }
   const auto list = parse_json(names, cat("The metadata 'groups' of ", file_), {.nesting = 2});
   const bool texts =
-      list.is_array() && !list.empty() && std::ssize(list) <= kMostGroups &&
+      list.is_array() && !list.empty() && std::ssize(list) <= kMaxGroups &&
       std::all_of(list.begin(), list.end(), [](const auto& one) { return one.is_string(); });
   if (!texts) {
-    fail_data(file_, ": the metadata 'groups' must be a list of 1 to ", kMostGroups, " names.");
+    fail_data(file_, ": the metadata 'groups' must be a list of 1 to ", kMaxGroups, " names.");
   }
   for (const auto& one : list) names_.push_back(one.template get<std::string>());
 }

@@ -40,7 +40,7 @@ class TokenTaskData {
   const std::string& name(int64_t group) const { return names_[size_t(group)]; }
   int64_t samples(int64_t group) const { return std::ssize(rows_[size_t(group)]); }
   int64_t all_samples() const { return tokens_.size(0); }
-  // Of the group's longest sample: up to the last token with a target.
+  // The length of the group's longest sample, up to its last token with a target.
   int64_t length(int64_t group) const { return lengths_[size_t(group)]; }
 
   // Samples of a group, cut to its length. Throws a data Error naming the file for tokens and

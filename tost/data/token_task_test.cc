@@ -31,7 +31,7 @@ void write(const fs::path& folder, const Tensors& tensors, const Metadata& metad
   save_safetensors(folder / "validation.safetensors", tensors, metadata);
 }
 
-TEST(TokenTask, ReadsGroupsCutToWhatIsAsked) {
+TEST(TokenTask, ReadsGroupsCutToTheirTargets) {
   const testing::TempDir dir;
   EXPECT_FALSE(is_token_task(dir.path()));
   write(dir.path(), tensors(), metadata());
@@ -66,9 +66,9 @@ TEST(TokenTask, RefusesWhatDoesNotFit) {
   const auto error = [&](const Tensors& change, const Metadata& facts) {
     Tensors all = tensors();
     for (const auto& [name, tensor] : change) all[name] = tensor;
-    Metadata told = metadata();
-    for (const auto& [key, value] : facts) told[key] = value;
-    write(dir.path(), all, told);
+    Metadata changed = metadata();
+    for (const auto& [key, value] : facts) changed[key] = value;
+    write(dir.path(), all, changed);
     return testing::error_of([&] { TokenTaskData(dir.path(), "validation").batch(0, {0, 1}); });
   };
   EXPECT_EQ(error({}, {}), "");

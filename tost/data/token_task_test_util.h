@@ -10,7 +10,7 @@
 
 namespace tost::testing {
 
-// A sample of `length` random tokens repeats its first one at the end: there it asks for the
+// A sample of `length` random tokens repeats its first one at the end: the target there is the
 // second one. One group a length, of `samples` samples in every split.
 inline void write_token_task(const std::filesystem::path& folder,
                              const std::vector<int64_t>& lengths, int64_t vocabulary = 16,

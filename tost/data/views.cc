@@ -27,24 +27,24 @@ SubsetDataset::SubsetDataset(std::shared_ptr<const ImageDataset> whole,
 
 CachedDataset::CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes)
     : source_(std::move(source)), max_bytes_(max_bytes) {
-  kept_.resize(static_cast<size_t>(source_->size()));
+  cache_.resize(static_cast<size_t>(source_->size()));
 }
 
 std::shared_ptr<const Image> CachedDataset::find(int64_t i) const {
   std::lock_guard lock(mutex_);
-  return kept_[static_cast<size_t>(i)];
+  return cache_[static_cast<size_t>(i)];
 }
 
 void CachedDataset::keep(int64_t i, const Image& image) const {
   const auto bytes = static_cast<int64_t>(image.pixels.size());
   std::lock_guard lock(mutex_);
-  if (kept_[static_cast<size_t>(i)] || used_bytes_ + bytes > max_bytes_) return;
-  kept_[static_cast<size_t>(i)] = std::make_shared<const Image>(image);
+  if (cache_[static_cast<size_t>(i)] || used_bytes_ + bytes > max_bytes_) return;
+  cache_[static_cast<size_t>(i)] = std::make_shared<const Image>(image);
   used_bytes_ += bytes;
 }
 
 Image CachedDataset::image(int64_t i) const {
-  if (const auto kept = find(i)) return *kept;
+  if (const auto cached = find(i)) return *cached;
   Image image = source_->image(i);
   keep(i, image);
   return image;
@@ -85,19 +85,19 @@ std::string checked_split(const std::string& split) {
              did_you_mean(split, kSplits));
 }
 
-std::vector<std::string> offered_splits(std::vector<std::string> own, double holdout) {
-  if (holdout != 0 && has(own, "train") && !has(own, "validation")) {
-    own.insert(own.begin() + 1, "validation");
+std::vector<std::string> available_splits(std::vector<std::string> stored, double holdout) {
+  if (holdout != 0 && has(stored, "train") && !has(stored, "validation")) {
+    stored.insert(stored.begin() + 1, "validation");
   }
-  return own;
+  return stored;
 }
 
-void check_offered(const std::string& path, const std::vector<std::string>& own, double holdout,
-                   const std::string& wanted) {
-  const std::vector<std::string> splits = offered_splits(own, holdout);
+void check_available(const std::string& path, const std::vector<std::string>& stored,
+                     double holdout, const std::string& wanted) {
+  const std::vector<std::string> splits = available_splits(stored, holdout);
   if (splits.empty() || has(splits, wanted)) return;
   fail_data("'", path, "' has no ", wanted, " split; it has ", join(splits, ", "),
-            wanted == "validation" && has(own, "train")
+            wanted == "validation" && has(stored, "train")
                 ? " (a held-out share of train above 0 would give one)."
                 : ".");
 }

@@ -31,7 +31,8 @@ class SubsetDataset : public ImageDataset {
   std::vector<int64_t> indices_;
 };
 
-// Keeps decoded or generated pictures (not masks) up to `max_bytes`; later ones are made each time.
+// Caches decoded or generated pictures (not masks) up to `max_bytes`; later ones are made each
+// time.
 class CachedDataset : public ImageDataset {
  public:
   CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes);
@@ -55,11 +56,11 @@ class CachedDataset : public ImageDataset {
   int64_t max_bytes_;
   mutable std::mutex mutex_;
   mutable int64_t used_bytes_ = 0;
-  mutable std::vector<std::shared_ptr<const Image>> kept_;
+  mutable std::vector<std::shared_ptr<const Image>> cache_;
 };
 
-// The indices that are held out of `size` training pictures (sorted), and those that stay.
-// Drawn by a fixed seed: the same for every run. `share`: see DataSpec::holdout.
+// The sorted indices of `size` training pictures that are held out, and the others. Drawn by a
+// fixed seed: the same for every run. `share`: see DataSpec::holdout.
 struct Holdout {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
@@ -71,20 +72,20 @@ void check_holdout(double share);
 // The name of a split as in kSplits; "val" means validation. Throws a usage Error for another.
 std::string checked_split(const std::string& split);
 
-// The splits of a set whose files hold the splits `own`: also validation, if it can be held out.
-std::vector<std::string> offered_splits(std::vector<std::string> own, double holdout);
+// The splits of a set whose files hold the splits `stored`: also validation, if it can be held out.
+std::vector<std::string> available_splits(std::vector<std::string> stored, double holdout);
 
 // Throws a data Error that names the splits there are, unless `wanted` is one of them. A set
 // without any passes: its reader names the file that is missing.
-void check_offered(const std::string& path, const std::vector<std::string>& own, double holdout,
-                   const std::string& wanted);
+void check_available(const std::string& path, const std::vector<std::string>& stored,
+                     double holdout, const std::string& wanted);
 
 // Opens the split `wanted` (a checked name) of such a set. `open` opens a split of the files.
 template <class Subset, class Open>
-auto open_split(const std::string& path, const std::vector<std::string>& own, double holdout,
+auto open_split(const std::string& path, const std::vector<std::string>& stored, double holdout,
                 const std::string& wanted, const Open& open) -> decltype(open(wanted)) {
-  check_offered(path, own, holdout, wanted);
-  const bool has_validation = std::ranges::find(own, "validation") != own.end();
+  check_available(path, stored, holdout, wanted);
+  const bool has_validation = std::ranges::find(stored, "validation") != stored.end();
   if (holdout == 0 || has_validation || wanted == "test") return open(wanted);
   auto whole = open("train");
   Holdout parts = split_holdout(whole->size(), holdout);

@@ -1,4 +1,4 @@
-// Reading a batch under a watchdog. Free of torch.
+// Reads a batch under a watchdog. Free of torch.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,12 @@
 
 namespace tost {
 
-// Does the reading it is given, on whatever thread, and returns at its end or throws. An aborted
-// reading still runs: it must own what it writes to.
+// Runs a read, on any thread, and returns at its end or throws. An aborted read still runs: it must
+// own the memory it writes to.
 using ReadGuard = std::function<void(std::function<void()> reading)>;
 
-// What `read` gives, read under `guard` where there is one. What `read` refers to outlives it.
+// The result of `read`, called under `guard` if there is one. Everything that `read` refers to must
+// outlive it.
 template <class Read>
 auto read_watched(const ReadGuard& guard, Read read) {
   if (!guard) return read();

@@ -6,7 +6,7 @@
 namespace tost {
 namespace {
 
-TEST(KMeans, FindsClustersThatLieApart) {
+TEST(KMeans, FindsSeparateClusters) {
   torch::manual_seed(3);
   const auto centers = torch::tensor({{0.0, 0.0}, {10.0, 0.0}, {0.0, 10.0}}, torch::kDouble);
   const auto truth = torch::arange(90).remainder(3);

@@ -42,10 +42,10 @@ void LayerSums::add(const BlockTrace& seen, const LayerRates& rates, int64_t reg
 
 void LayerSums::add_norms(const Tensor& output, int64_t registers) {
   const Tensor norms = output.norm(2, 2);
-  const int64_t own = norms.size(1) - registers;
-  norms_.push_back(norms.narrow(1, 0, own).flatten());
+  const int64_t without_registers = norms.size(1) - registers;
+  norms_.push_back(norms.narrow(1, 0, without_registers).flatten());
   if (registers > 0) {
-    register_norms_.push_back(norms.narrow(1, own, registers).flatten());
+    register_norms_.push_back(norms.narrow(1, without_registers, registers).flatten());
   }
 }
 

@@ -12,8 +12,8 @@
 
 namespace tost {
 
-// Lengths of tokens over many pictures, and how many stand out: high-norm artefacts
-// (arXiv 2309.16588).
+// Norms of tokens over many pictures, and the share of outliers: high-norm artefacts (arXiv
+// 2309.16588).
 struct NormStatistics {
   int64_t tokens = 0;
   double mean = std::nan(""), deviation = std::nan(""), median = std::nan("");
@@ -27,29 +27,29 @@ struct NormStatistics {
 
 inline constexpr int64_t kNormBins = 40;
 
-// Norms of all patches, and of all registers (may be undefined or empty). What is not finite is
-// left out.
+// Norms of all patches, and of all registers (may be undefined or empty). Values that are not
+// finite are left out.
 NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers);
 
 // Bound and exact coding rates of one layer's input for one f(x) = log(1 + scale x), over samples.
 struct RateGap {
   double scale = 0;
-  Spread bound;        // R_var, what the layer descends on
-  Spread exact_heads;  // in each head's own coordinates, at most the bound
+  Spread bound;        // R_var, the objective of the layer's step
+  Spread exact_heads;  // in the coordinates of each head, at most the bound
   Spread exact_space;  // of the groups of normalised tokens in the whole space, where known
   Spread gap;          // bound - exact_heads
 };
 
-// The layer's own objective, R_var at scale 1 with Π held fixed (nn/layer_rates.h): before its
-// step, after it as the network steps (LayerScale included), and after the whole step.
+// The layer's objective, R_var at scale 1 with Π held fixed (nn/layer_rates.h): before its step,
+// after the network's step (LayerScale included), and after the whole step.
 struct ObjectiveStep {
   Spread before, stepped, unscaled;
   double lowered = std::nan(""), lowered_unscaled = std::nan("");  // shares of samples
 };
 
-// What a layer does on average over samples: pictures, or windows of a text. Rates are those of
-// whole samples: second moments over all tokens of one, which a causal layer itself has at the
-// window's last token.
+// Average effects of a layer over samples: pictures, or windows of a text. Rates are those of whole
+// samples: second moments over all tokens of a sample. A causal layer has these moments at the last
+// token of the window.
 struct LayerStatistics {
   bool has_memberships = false;
   Spread entropy;  // membership_entropy(), mean over a sample's tokens
@@ -66,15 +66,15 @@ struct LayerStatistics {
   double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");
   double off_diagonal_chance = std::nan("");
   // Exact rate of the groups in the heads' coordinates divided by the sum of logs of the diagonal:
-  // 1 where the diagonal says it all. At the released scale 1, and of unit-norm heads.
+  // 1 where the diagonal contains all of it. At the released scale 1, and of unit-norm heads.
   Spread diagonal_share, diagonal_share_unit;
   NormStatistics norms;
-  // Where asked for: at scale 1 as released, and C / eps^2 as in the theory.
+  // If requested: at scale 1 as released, and C / eps^2 as in the theory.
   std::vector<RateGap> gaps;
   ObjectiveStep objective;
 };
 
-// What layer_rates() has to give LayerSums.
+// The parts of layer_rates() that LayerSums needs.
 inline WantedRates wanted_rates(bool full, bool bound) {
   return {.released = full || bound, .theory = bound, .objective = bound};
 }
@@ -85,8 +85,8 @@ class LayerSums {
   // and norms too; bound: gaps and the objective.
   LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  // `seen` may lack mixer_input: no exact rate in the whole space then. registers: how many of the
-  // last tokens are not part of the sample.
+  // Without mixer_input in `seen` there is no exact rate in the whole space. registers: the number
+  // of last tokens that are not part of the sample.
   void add(const BlockTrace& seen, const LayerRates& rates, int64_t registers = 0);
   LayerStatistics result() const;
 
@@ -116,25 +116,25 @@ class LayerSums {
   StepValues step_;
 };
 
-// Correlations of a head's projected tokens: what the layer's diagonal statistic leaves out.
-// Per picture and head, over tokens weighted by membership as in the layer's own statistic:
-// r_ij = M_ij / sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj
-// w_kj^T, whose diagonal is all that the layer computes; `centered` the covariance, with the
-// weighted mean taken off. float64. Features without any spread have r = 0.
+// Correlations of a head's projected tokens, which the layer's diagonal statistic ignores. Per
+// picture and head, over tokens weighted by membership as in the layer's statistic: r_ij = M_ij /
+// sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, whose
+// diagonal is all that the layer computes; `centered`: the covariance, without the weighted mean.
+// float64. Features without any spread have r = 0.
 struct HeadCorrelations {
   torch::Tensor absolute, centered;  // |r| [B, H, P, P]
   torch::Tensor off_diagonal,
       centered_off_diagonal;  // mean of |r_ij|, i != j [B, H]; NaN for P = 1
-  // What independent normal features of as many tokens would show by chance, sqrt(2 / (pi n)), n
-  // the effective number (sum pi)^2 / sum pi^2 of tokens [B, H].
+  // The chance level of independent normal features of as many tokens, sqrt(2 / (pi n)), n the
+  // effective number (sum pi)^2 / sum pi^2 of tokens [B, H].
   torch::Tensor chance;
 };
 
 // w [B, N, C], pi [B, H, N].
 HeadCorrelations head_correlations(const torch::Tensor& w, const torch::Tensor& pi);
 
-// Moves what was computed on a GPU to the CPU, where the statistics are computed.
-// Undefined stays undefined.
+// Moves results from a GPU to the CPU, where the statistics are computed. Undefined stays
+// undefined.
 inline torch::Tensor on_cpu(const torch::Tensor& x) {
   return x.defined() ? x.to(torch::kCPU) : x;
 }

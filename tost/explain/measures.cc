@@ -175,9 +175,9 @@ KMeans run_once(const Tensor& points, const KMeansConfig& config, Random& random
   result.centers = first_centers(points, std::min(config.clusters, points.size(0)), random);
   for (int64_t round = 0; round <= config.rounds; ++round) {
     const auto labels = nearest_centers(points, result.centers);
-    const bool settled = result.labels.defined() && torch::equal(labels, result.labels);
+    const bool converged = result.labels.defined() && torch::equal(labels, result.labels);
     result.labels = labels;
-    if (settled || round == config.rounds) break;
+    if (converged || round == config.rounds) break;
     result.centers = means_of(points, labels, result.centers);
   }
   result.inertia =

@@ -18,7 +18,7 @@ int64_t area_of(const TokenMask& mask);
 double intersection_over_union(const TokenMask& a, const TokenMask& b);
 
 // The mean of intersection_over_union between a mask of `object` tokens and all masks of `area`
-// tokens among `tokens`: what a random choice of that size scores. Exact.
+// tokens among `tokens`: the score of a random mask of that size. Exact.
 double chance_iou(int64_t tokens, int64_t area, int64_t object);
 
 // Area under the ROC curve: the probability that a token of the mask scores above one outside,
@@ -54,10 +54,10 @@ struct KMeansConfig {
 struct KMeans {
   torch::Tensor centers;  // [K, D] float64; K is the number of points where there are fewer
   torch::Tensor labels;   // [N] int64
-  double inertia = 0;     // sum of squared distances to the own centre
+  double inertia = 0;     // sum of squared distances to the assigned centre
 };
 
-// points [N, D], N >= 1; what is not finite counts as 0. Begins with k-means++ (Arthur and
+// points [N, D], N >= 1; values that are not finite count as 0. Begins with k-means++ (Arthur and
 // Vassilvitskii, 2007) drawn from the seed; a cluster that loses its points keeps its centre.
 // Deterministic. A usage Error for fewer than one point or cluster.
 KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
@@ -65,14 +65,14 @@ KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
 // The nearest centre of each point [N]; of equal ones the first.
 torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& centers);
 
-// What the heads' projections U_k span: their singular values, how much two heads' subspaces
-// overlap, and how much of the space all of them cover together.
-// float64. Undefined tensors and NaN where the weights are not finite.
+// The subspaces of the heads' projections U_k: their singular values, how much two heads' subspaces
+// overlap, and how much of the space all of them cover together. float64. Undefined tensors and NaN
+// where the weights are not finite.
 struct HeadSpectra {
   torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
   // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
-  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span; of
-  // two spans of different dimension, the mean is over the smaller one's. NaN for an empty span.
+  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span.
+  // For spans of different dimension the mean is over the smaller one. NaN for an empty span.
   torch::Tensor overlap;
   double chance_overlap = 0;  // of two random subspaces: P / C
   double mean_overlap = 0;    // of different heads; NaN for one head

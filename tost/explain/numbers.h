@@ -1,4 +1,4 @@
-// Numbers of a report as JSON, and which layers and heads it shows, counted from 1.
+// Numbers of a report as JSON, and the selection of its layers and heads, counted from 1.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// null for what is not finite.
+// null for values that are not finite.
 nlohmann::json number_or_null(double value);
 
 // Nested arrays of a tensor's shape with every number as `written` gives it; an undefined tensor is
@@ -25,8 +25,8 @@ nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 std::vector<int64_t> choose_numbers(const std::vector<int64_t>& wanted, int64_t count,
                                     const std::string& what);
 
-// Of 1 ... count at most `most`, evenly spaced, the first and the last among them (one alone: the
-// last).
+// At most `most` numbers of 1 ... count, evenly spaced, with the first and the last (a single one:
+// the last).
 std::vector<int64_t> spread_numbers(int64_t count, int64_t most);
 
 }  // namespace tost

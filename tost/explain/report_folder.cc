@@ -69,7 +69,7 @@ void exchange(const fs::path& fresh, const fs::path& target, const fs::path& asi
   }
 }
 
-// The folder itself, whatever links lead to it.
+// The folder itself, with all links resolved.
 fs::path target_of(const fs::path& folder) {
   if (folder.empty()) fail_usage("The report needs a folder; its name is empty.");
   fs::path target = canonical_path(folder);
@@ -135,14 +135,14 @@ namespace {
 
 using nlohmann::json;
 
-bool stays_in_line(const json& value) {
+bool fits_one_line(const json& value) {
   if (!value.is_structured() || value.empty()) return true;
   return value.is_array() && std::none_of(value.begin(), value.end(),
                                           [](const json& item) { return item.is_structured(); });
 }
 
 void append(std::string& out, const json& value, size_t depth) {
-  if (stays_in_line(value)) {
+  if (fits_one_line(value)) {
     out += json_text(value);
     return;
   }

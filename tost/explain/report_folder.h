@@ -1,4 +1,4 @@
-// A report as files: the numbers, and one page that shows them and asks nothing of any network.
+// A report as files: the numbers, and one page that shows them without network requests.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@ namespace tost {
 // How every report.json begins; by it a folder is known to hold a report.
 inline constexpr std::string_view kReportMarker = "{\n  \"tost_report\": 1";
 
-// The marker and the members of `numbers`, an object. Arrays of numbers stand in one line, numbers
-// that are not finite are null, bytes that are not UTF-8 U+FFFD.
+// The marker and the members of `numbers`, an object. Arrays of numbers are written in one line,
+// numbers that are not finite are null, bytes that are not UTF-8 U+FFFD.
 std::string report_text(const nlohmann::json& numbers);
 
 // The page of web/explain.html with the numbers in it.
@@ -23,8 +23,8 @@ std::string report_page(const nlohmann::json& numbers);
 bool check_report_target(const std::filesystem::path& folder, bool overwrite);
 
 // Writes `folder`/index.html and report.json; a new report is written to a folder next to it and
-// renamed into place, so that a failure leaves what was there. An existing folder is a usage Error
-// unless it holds nothing, or `overwrite` is set and it is an earlier report.
+// renamed into place, so that a failure does not change the old one. An existing folder is a usage
+// Error unless it holds nothing, or `overwrite` is set and it is an earlier report.
 void write_report(const std::filesystem::path& folder, const nlohmann::json& numbers,
                   bool overwrite);
 

@@ -86,7 +86,7 @@ TEST(ReportFolder, TakesAnEmptyFolderAndALink) {
   EXPECT_TRUE(fs::exists(dir.path() / "empty" / "index.html"));
 }
 
-TEST(ReportFolder, TheFolderIsJudgedBeforehand) {
+TEST(ReportFolder, TheFolderIsCheckedBeforehand) {
   const testing::TempDir dir;
   const fs::path folder = dir.path() / "report";
   EXPECT_FALSE(check_report_target(folder, false));

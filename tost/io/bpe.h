@@ -17,8 +17,8 @@ namespace tost {
 // white space.
 // The official pattern
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// with the letters and numbers of Unicode 16, whatever version PCRE2 was built with, and \s for the
-// property White_Space: what tiktoken's engine takes them for.
+// with the letters and numbers of Unicode 16 for every version of PCRE2, and \s for the property
+// White_Space, as in tiktoken's engine.
 class Gpt2Splitter {
  public:
   Gpt2Splitter();
@@ -48,7 +48,8 @@ class BpeTable {
   const std::vector<std::string>& tokens() const { return tokens_; }
   int32_t id(std::string_view bytes) const;  // -1 where there is no such token
 
-  // Appends the ids of a piece that is not empty: its own where it is a token. O(n log n) time.
+  // Appends the ids of a piece that is not empty: one id where the piece is a token. O(n log n)
+  // time.
   void encode(std::string_view piece, std::vector<int32_t>& ids) const;
 
  private:
@@ -56,5 +57,17 @@ class BpeTable {
   std::unordered_map<std::string_view, int32_t> ids_;  // views into tokens_
   size_t longest_ = 0;
 };
+
+// ---- The files of GPT-2's vocabulary. ----
+
+// GPT-2's 50,256 tokens by id, without the end of text. `path`: a ranks file of tiktoken, or a
+// folder with one (*.tiktoken) or with vocab.bpe and encoder.json, which are compared. Throws a
+// data Error naming file and line.
+std::vector<std::string> read_gpt2_tokens(const std::string& path);
+
+// Tokens in base64 with a space between them, and back; the latter throws a data Error naming
+// `where` and the token.
+std::string tokens_to_base64(const std::vector<std::string>& tokens);
+std::vector<std::string> tokens_from_base64(std::string_view text, const std::string& where);
 
 }  // namespace tost

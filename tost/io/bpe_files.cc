@@ -1,5 +1,4 @@
-#include "tost/io/bpe_files.h"
-
+// Reads GPT-2's vocabulary from its published files.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include "tost/base/path.h"
 #include "tost/base/utf8.h"
 #include "tost/io/base64.h"
+#include "tost/io/bpe.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The visible characters that stand for bytes in GPT-2's vocabulary files.
+// The visible characters that encode bytes in GPT-2's vocabulary files.
 class Gpt2Alphabet {
  public:
   Gpt2Alphabet() {

@@ -89,7 +89,7 @@ int64_t ContentReader::read(uint8_t* to, int64_t count) {
 }
 
 constexpr int64_t kMaxHeader = 4 + 4 * 255;
-// Values are inflated in pieces: a false claim costs memory only as far as the file goes.
+// Values are inflated in pieces: a false claim costs at most the memory of the file's content.
 constexpr int64_t kPiece = int64_t{16} << 20;
 
 std::vector<int64_t> read_header(ContentReader& content, const std::string& path,

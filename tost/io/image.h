@@ -25,7 +25,7 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// What a file may claim before anything is allocated for it.
+// Limits of the sizes that a file claims, checked before allocation.
 struct ImageLimits {
   int64_t max_side = 65'535;
   int64_t max_pixels = 64'000'000;

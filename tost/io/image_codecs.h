@@ -1,4 +1,4 @@
-// What image.cc shares with the two codecs; users include image.h.
+// Shared by image.cc and the two codecs; users include image.h.
 #pragma once
 
 #include "tost/io/image.h"

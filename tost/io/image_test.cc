@@ -141,7 +141,7 @@ TEST(ImageTest, DamagedPngsAreRefusedOrUnchanged) {
                                   from_hex(kPalettePng), from_hex(kAlphaPng)}) {
     const Image whole = decode_image(file, "x");
     int refused = 0;
-    const auto judge = [&](const std::string& damaged) {
+    const auto check = [&](const std::string& damaged) {
       try {
         EXPECT_EQ(decode_image(damaged, "x"), whole);
       } catch (const Error&) {
@@ -149,11 +149,11 @@ TEST(ImageTest, DamagedPngsAreRefusedOrUnchanged) {
       }
     };
     for (size_t at = 0; at < file.size(); ++at) {
-      judge(file.substr(0, at));
+      check(file.substr(0, at));
       for (int bit = 0; bit < 8; ++bit) {
         std::string damaged = file;
         damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
-        judge(damaged);
+        check(damaged);
       }
     }
     EXPECT_GT(refused, 9 * int(file.size()) / 2);

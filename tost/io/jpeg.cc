@@ -114,7 +114,8 @@ class JpegDecoder {
     return true;
   }
 
-  // Rows are appended as they come, so that a false claim of size costs only what the file fills.
+  // Rows are appended as they are decoded, so that a false claim of size costs at most the memory
+  // of the file's content.
   bool read_rows(std::vector<uint8_t>& row, std::vector<uint8_t>& pixels) {
     if (setjmp(errors_.jump)) return false;
     jpeg_start_decompress(&info_);

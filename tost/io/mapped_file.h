@@ -1,5 +1,5 @@
-// A file seen as memory. What another process cuts off it while it is open is lost: a read there
-// ends the program, as with every mapping.
+// A file seen as memory. If another process truncates it while it is open, a read past the end ends
+// the program, as with every mapping.
 #pragma once
 
 #include <filesystem>

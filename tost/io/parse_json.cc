@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-// Counts what opens before anything is built. Exact for JSON; whatever else is refused either way.
+// Checks nesting before anything is built. Exact for JSON; all other text is refused either way.
 bool nests_deeper(std::string_view text, size_t most) {
   size_t depth = 0;
   bool in_string = false;
@@ -29,7 +29,7 @@ bool nests_deeper(std::string_view text, size_t most) {
   return false;
 }
 
-// Of the byte, from 1.
+// The line of the byte, from 1.
 std::string place_of(std::string_view text, size_t byte) {
   if (text.find('\n') == text.npos) return cat("byte ", std::max<size_t>(byte, 1));
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);

@@ -19,7 +19,7 @@ struct JsonLimits {
 
 // Throws an Error of the kind `limits.error`: "WHERE is not JSON at line 2, column 7.", "WHERE is
 // nested deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is
-// not JSON. Memory is at most a constant times the text, whatever it holds.
+// not JSON. Memory is at most a constant times the text, for any text.
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 
@@ -27,8 +27,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& where,
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           const JsonLimits& limits = {});
 
-// As text, on one line or indented. Of strings that are not UTF-8 (names of files and the like, but
-// never what must be read again as it was) the bytes become U+FFFD, where nlohmann's dump() throws.
+// As text, on one line or indented. Bytes that are not UTF-8 become U+FFFD, where nlohmann's dump()
+// throws. Not for values that must be read again unchanged.
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);

@@ -54,7 +54,7 @@ TEST(ParseJson, LimitsNesting) {
   EXPECT_NE(refusal("[\"\\\\\",[[]]]", {.nesting = 2}).find("than 2 levels"), std::string::npos);
 }
 
-TEST(ParseJson, RefusesKeysTwiceWhereAsked) {
+TEST(ParseJson, RefusesRepeatedKeysIfRequested) {
   const std::string twice = R"({"a":{"k":1},"b":{"k":1,"k":2}})";
   EXPECT_EQ(parse_json(twice, "x")["b"]["k"], 2);
   const JsonLimits strict{.unique_keys = true, .error = ErrorKind::kUsage};

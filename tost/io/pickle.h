@@ -1,6 +1,6 @@
 // Just enough of Python's pickle to read checkpoints: protocols 2 to 5 as plain data. Nothing is
-// ever called, imported or looked up; where Python would, the tree holds what was named and with
-// which arguments.
+// ever called, imported or looked up. Where Python would do so, the tree holds the name and the
+// arguments.
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
 // once, circles are possible, and nothing about the tree recurses, not even its destruction; code
@@ -32,7 +32,7 @@ enum class PickleKind : uint8_t {
   kSet,
   kFrozenSet,
   kGlobal,        // the name of a class or function
-  kObject,        // what a call would have made
+  kObject,        // the call, not executed
   kPersistentId,  // a name for something outside of the pickle
 };
 
@@ -76,7 +76,7 @@ class PickleTree {
   PickleId root() const { return root_; }
   size_t size() const { return values_.size(); }
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  // Of a tuple, list, set, or a persistent id (one); of a dict key, value, key, value, …
+  // Items of a tuple, list, set, or a persistent id (one); for a dict key, value, key, value, …
   const std::vector<PickleId>& items(PickleId id) const;
   const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
   const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }
@@ -116,9 +116,9 @@ class PickleTree {
   std::unordered_map<FullName, size_t, HashName> global_index_;
 };
 
-// What a pickle may take. One byte of it can make a value of 40 bytes, a container of about 100 or
-// an object of about 200, so that memory has a limit of its own. It is counted without what growing
-// vectors hold while they move, which is as much again.
+// Limits of a pickle. One byte of it can make a value of 40 bytes, a container of about 100 or an
+// object of about 200, so memory has a separate limit. It is counted without what growing vectors
+// hold while they move, which is as much again.
 struct PickleLimits {
   int64_t values = 4'000'000;
   int64_t items = 16'000'000;  // references in all containers
@@ -136,7 +136,7 @@ struct PickleLimits {
 // used before it was filled, a mark in the wrong place, keys that cannot be keys or have more than
 // 64 KiB, a key twice in a dict, classes with names of more than 512 bytes or more than 100,000 of
 // them, strings that are not UTF-8, changes to what cannot be changed (a tuple, a class), and
-// whatever goes over a limit.
+// everything above a limit.
 PickleTree read_pickle(std::string_view bytes, const std::string& where,
                        const PickleLimits& limits = {});
 

@@ -159,9 +159,9 @@ TEST(MalformedPickle, EveryCaseIsRefusedForItsOwnReason) {
   size_t count = 0;
   for (const auto& cases : {frame_cases(), value_cases(), stack_cases()}) {
     for (const Case& c : cases) {
-      const std::string said = refusal(c.bytes);
-      EXPECT_EQ(said.empty(), *c.message == '\0') << c.name << ": " << said;
-      EXPECT_NE(said.find(c.message), std::string::npos) << c.name << ": " << said;
+      const std::string refused_with = refusal(c.bytes);
+      EXPECT_EQ(refused_with.empty(), *c.message == '\0') << c.name << ": " << refused_with;
+      EXPECT_NE(refused_with.find(c.message), std::string::npos) << c.name << ": " << refused_with;
       ++count;
     }
   }
@@ -213,7 +213,7 @@ TEST(MalformedPickle, AMillionListsInEachOtherAreRefused) {
 
 // Tuples of 900 in each other are remembered; each further chain grows on the one before, and the
 // last value names them all, so that no way from it that is walked for the first time is long.
-TEST(MalformedPickle, DepthCannotHideBehindSharedValues) {
+TEST(MalformedPickle, SharedValuesCountWithTheirDepth) {
   std::string chain = ")", all;
   for (uint64_t i = 0; i < 3; ++i) {
     chain += repeat("\x85", 900) + "r" + number(i, 4);

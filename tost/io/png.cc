@@ -57,7 +57,7 @@ class PngDecoder {
   bool read_header(const ImageLimits& limits) {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, &source_, on_read);
-    // Our own code checks the limits, for its own message. Text chunks are not even inflated.
+    // Our code checks the limits, for a better message. Text chunks are not even inflated.
     const auto side = static_cast<png_uint_32>(limits.max_side);
     png_set_user_limits(png_, side, side);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
@@ -100,7 +100,7 @@ class PngDecoder {
 
 // Width and height straight from the IHDR chunk, so that a refusal can state them.
 void check_header(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
-  if (bytes.size() < 24 || bytes.substr(12, 4) != "IHDR") return;  // libpng will say what is wrong
+  if (bytes.size() < 24 || bytes.substr(12, 4) != "IHDR") return;  // libpng will report the error
   const auto side = [&](size_t at) {
     int64_t value = 0;
     for (size_t i = 0; i < 4; ++i) value = value * 256 + static_cast<uint8_t>(bytes[at + i]);

@@ -106,7 +106,7 @@ void filter_row(const uint8_t* from, const Weights& weights, uint8_t* to) {
   }
 }
 
-// `box` is what the weights need of the image, from their first position on.
+// `box` is the part of the image that the weights need, from their first position on.
 Image filter_rows(const Image& image, const Box& box, const Weights& weights) {
   if (weights.taps == 0) return crop(image, box);
   Image result(std::ssize(weights.first), box.height, image.channels);

@@ -15,8 +15,8 @@ bool is_utf8(std::string_view text);
 void require_utf8(std::string_view text, std::string_view what);
 
 // `text` with control characters, marks of direction, line and paragraph separators, surrogates,
-// backslashes and whatever is not UTF-8 as \n, \x1b, \u202e, …; cut after about `most` bytes, which
-// "…" then shows.
+// backslashes and bytes that are not UTF-8 as \n, \x1b, \u202e, …; cut after about `most` bytes,
+// which "…" then shows.
 std::string escaped(std::string_view text, size_t most = 200);
 
 // escaped() between apostrophes. (Not `quoted`: std::quoted would be found first, and escapes

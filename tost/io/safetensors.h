@@ -16,18 +16,17 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;   // "__metadata__"
 };
 
-// Reads F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is mapped,
-// so that a tensor's bytes are read when they are first used; the tensors keep the mapping alive,
-// and writing to them never reaches the file. A file that is cut short while tensors of it are in
-// use ends the program, as with every mapping; one that is replaced (as all writers here do) does
-// no harm. `path` may also be an index of shards (safetensors_index.h): all of them together.
-// Throws a data Error naming file and tensor for whatever breaks a rule of the format
-// (safetensors_header.h), for booleans other than 0 and 1, and for shards that do not belong
-// together: a tensor that is not where the index says, one it does not name, or metadata that
-// differs.
+// Reads F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is mapped, so
+// that a tensor's bytes are read when they are first used; the tensors keep the mapping alive, and
+// writing to them never reaches the file. A file that is cut short while tensors of it are in use
+// ends the program, as with every mapping; one that is replaced (as all writers here do) does no
+// harm. `path` may also be an index of shards (safetensors_index.h): all of them together. Throws a
+// data Error naming file and tensor for every violation of the format (safetensors_header.h), for
+// booleans other than 0 and 1, and for shards that do not belong together: a tensor in another
+// shard than the index states, one it does not name, or metadata that differs.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
-// The same from memory; `name` stands for the file in messages.
+// The same from memory; Messages call the file `name`.
 SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);
 
 // Writes atomically and durably: after a crash there is the old file or the new one. Deterministic:
@@ -38,7 +37,7 @@ void save_safetensors(const std::filesystem::path& path,
                       const std::map<std::string, torch::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-// What save_safetensors() writes, in memory.
+// The bytes that save_safetensors() writes.
 std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

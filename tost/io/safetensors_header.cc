@@ -16,7 +16,7 @@
 namespace tost {
 namespace {
 
-constexpr size_t kMaxRank = 64;  // what torch's iterators take
+constexpr size_t kMaxRank = 64;  // the limit of torch's iterators
 
 [[noreturn]] void fail_invalid(const std::string& file, const std::string& what) {
   fail_data("'", file, "' is not a valid safetensors file: ", what, ".");
@@ -48,9 +48,9 @@ class HeaderReader {
 
   [[noreturn]] void fail(const std::string& what) const { fail_invalid(file_, what); }
 
-  // `depth` is the number of objects and lists around what was found.
+  // `depth` is the number of objects and lists around the value.
   [[noreturn]] void fail_unexpected(int depth, const std::string& found) const {
-    const std::string name = shown(name_, kMostShown), key = shown(field_, kMostShown);
+    const std::string name = shown(name_, kMaxShown), key = shown(field_, kMaxShown);
     if (depth == 1) {
       fail(cat(in_metadata_ ? "__metadata__ must be an object of strings"
                             : name + " must be an object with dtype, shape and data_offsets",
@@ -93,13 +93,13 @@ class HeaderReader {
       return;
     }
     const auto [place, fresh] = header_.entries.try_emplace(name_);
-    if (!fresh) fail(cat("tensor ", shown(name_, kMostShown), " appears twice"));
+    if (!fresh) fail(cat("tensor ", shown(name_, kMaxShown), " appears twice"));
     entry_ = &place->second;
   }
 
   void begin_field(std::string field) {
     field_ = std::move(field);
-    const std::string name = shown(name_, kMostShown), key = shown(field_, kMostShown);
+    const std::string name = shown(name_, kMaxShown), key = shown(field_, kMaxShown);
     const bool known = field_ == "dtype" || field_ == "shape" || field_ == "data_offsets";
     if (!in_metadata_ && !known) fail(cat("tensor ", name, " has the unknown field ", key));
     if (fields_.insert(field_).second) return;
@@ -119,8 +119,8 @@ class HeaderReader {
       return;
     }
     if (safetensors_dtype_bytes(text) == 0) {
-      fail_data("'", file_, "': tensor ", shown(name_, kMostShown), " has the type ",
-                shown(text, kMostShown), ", which is none of those this program reads.");
+      fail_data("'", file_, "': tensor ", shown(name_, kMaxShown), " has the type ",
+                shown(text, kMaxShown), ", which is none of those this program reads.");
     }
     entry_->dtype = text;
   }
@@ -132,7 +132,7 @@ class HeaderReader {
       fail_unexpected(3, cat("the impossible size ", number));
     }
     if (field_ == "shape" && numbers_.size() == kMaxRank) {
-      fail(cat(shown(name_, kMostShown), " has more than ", kMaxRank, " dimensions"));
+      fail(cat(shown(name_, kMaxShown), " has more than ", kMaxRank, " dimensions"));
     }
     if (field_ != "shape" && numbers_.size() == 2) fail_unexpected(3, "a third one");
     numbers_.push_back(static_cast<int64_t>(number));
@@ -151,7 +151,7 @@ class HeaderReader {
   void check_complete() const {
     for (const char* field : {"dtype", "shape", "data_offsets"}) {
       if (!fields_.contains(field)) {
-        fail(cat("tensor ", shown(name_, kMostShown), " lacks ", field));
+        fail(cat("tensor ", shown(name_, kMaxShown), " lacks ", field));
       }
     }
   }
@@ -165,7 +165,7 @@ class HeaderReader {
                                    : "a negative number";
   }
 
-  static constexpr size_t kMostShown = 100;
+  static constexpr size_t kMaxShown = 100;
 
   const std::string& file_;
   SafetensorsHeader header_;

@@ -16,7 +16,7 @@
 
 namespace tost {
 
-inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, the format's own cap
+inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, the format's limit
 
 struct SafetensorsEntry {
   std::string dtype;           // "F32", …; always one that dtype_bytes() knows

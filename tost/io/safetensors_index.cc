@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxIndexBytes = 100'000'000;  // as a header may have
 constexpr std::string_view kEnding = ".safetensors";
 
-// A name in the index's own folder: no separators, nothing hidden, nothing that moves a cursor.
+// A name in the folder of the index: no separators, nothing hidden, no control characters.
 bool is_shard_name(const std::string& name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||

@@ -25,9 +25,8 @@ struct SafetensorsIndex {
 bool is_safetensors_index(const std::filesystem::path& file);
 
 // Strict: throws a data Error naming `where` unless it is an object of "weight_map" and perhaps
-// "metadata" (an object; what it holds is not used), no key is there twice, the map is not empty,
-// and every shard is a plain name ending in .safetensors, so that it is in the folder of the
-// index.
+// "metadata" (an object, whose content is not used), no key is there twice, the map is not empty,
+// and every shard is a plain name ending in .safetensors, so that it is in the folder of the index.
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
 
 // The text of an index; total_bytes: of the data in all shards.
@@ -36,7 +35,7 @@ std::string safetensors_index_text(const SafetensorsIndex& index, int64_t total_
 // The index in a file of at most 100 MB.
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);
 
-// Throws a data Error unless the shard holds exactly the tensors that the index says are in it.
+// Throws a data Error unless the shard holds exactly the tensors that the index lists for it.
 void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
                  const std::string& shard, const std::string& index);
 

@@ -56,7 +56,7 @@ TEST(SafetensorsIndex, RefusesWhatIsNone) {
   }
 }
 
-TEST(SafetensorsIndex, ShardsLieBesideIt) {
+TEST(SafetensorsIndex, ShardsAreInItsFolder) {
   for (const char* outside : {"../x.safetensors", "/tmp/x.safetensors", "a/x.safetensors",
                               "a\\\\x.safetensors", "..", ".", "", ".safetensors", ".x.safetensors",
                               "x.safetensors/", "x.bin", "x.safetensors\\u0000", "x\\n.safetensors",

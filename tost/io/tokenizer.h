@@ -19,8 +19,7 @@ class Tokenizer {
   // The id that separates documents, or -1 where there is none.
   virtual int32_t end_of_text() const { return -1; }
 
-  // The id that stands for text outside the vocabulary, or -1 where there is none. No text is
-  // written with it.
+  // The id for text outside the vocabulary, or -1 where there is none. No text is written with it.
   virtual int32_t unknown() const { return -1; }
 
   // Ordinary text: names of special tokens in it mean nothing. Throws a data Error naming the byte

@@ -1,3 +1,4 @@
+// The tokenizer of characters: one token for each character of the training text.
 #include <algorithm>
 
 #include "tost/base/error.h"

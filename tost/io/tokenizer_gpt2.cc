@@ -1,8 +1,8 @@
+// GPT-2's tokenizer: byte-pair encoding of split text.
 #include <unordered_map>
 
 #include "tost/base/error.h"
 #include "tost/io/bpe.h"
-#include "tost/io/bpe_files.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {

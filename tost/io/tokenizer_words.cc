@@ -1,3 +1,4 @@
+// The tokenizer of words: the most frequent words of the training text.
 #include <algorithm>
 #include <unordered_map>
 
@@ -97,10 +98,10 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int6
     if (!is_special(word)) order.emplace_back(-count, word);
   }
   if (order.empty()) fail_data(where, " has no words to make a tokenizer of.");
-  const size_t kept = std::min(order.size(), static_cast<size_t>(size - 2));
-  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(kept), order.end());
+  const size_t known = std::min(order.size(), static_cast<size_t>(size - 2));
+  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(known), order.end());
   std::vector<std::string> words = {kSpecial[kUnknown], kSpecial[kLineEnd]};
-  for (size_t i = 0; i < kept; ++i) words.emplace_back(order[i].second);
+  for (size_t i = 0; i < known; ++i) words.emplace_back(order[i].second);
   return std::make_shared<WordTokenizer>(std::move(words));
 }
 

@@ -25,23 +25,23 @@ class CharSet {
   std::vector<bool> seen_;
 };
 
-// `size` ids in all: 0 `<unk>`, 1 `<eos>`, which stands for a line's end, then the most frequent
-// words of `text`, equally frequent ones in the order of their bytes. Words are what ASCII white
-// space separates; their pieces begin with a space. A text with fewer words gives a smaller
-// vocabulary. Throws a usage Error for a size below 3 or above 2^24, a data Error naming `where`
-// for text that is not UTF-8 or has no words. Encoding never fails: `<unk>` takes the rest.
+// `size` ids in all: 0 `<unk>`, 1 `<eos>` (the end of a line), then the most frequent words of
+// `text`, equally frequent ones in the order of their bytes. Words are what ASCII white space
+// separates; their pieces begin with a space. A text with fewer words gives a smaller vocabulary.
+// Throws a usage Error for a size below 3 or above 2^24, a data Error naming `where` for text that
+// is not UTF-8 or has no words. Encoding never fails: `<unk>` takes the rest.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int64_t size,
                                                      const std::string& where);
 
 // GPT-2's byte-level BPE, 50,257 ids, the last one the end of text: identical to tiktoken's "gpt2".
-// Bytes that are not UTF-8 are kept; each run of them is a piece of its own. `path`: a ranks file
-// of tiktoken (`base64(token) rank` a line), or a folder with one (*.tiktoken) or with vocab.bpe
-// and encoder.json. Throws a data Error naming file and line.
+// Bytes that are not UTF-8 do not change; each run of them is a separate piece. `path`: a ranks
+// file of tiktoken (`base64(token) rank` a line), or a folder with one (*.tiktoken) or with
+// vocab.bpe and encoder.json. Throws a data Error naming file and line.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& path);
 
 // GPT-2's splitting with another vocabulary: the tokens by id; the end of text follows them. Throws
-// a data Error naming `where` unless all 256 bytes are there and nothing is empty, over 4,096 bytes
-// or there twice.
+// a data Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer than
+// 4,096 bytes or repeated.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(std::vector<std::string> tokens,
                                                     const std::string& where);
 

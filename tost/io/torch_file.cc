@@ -87,7 +87,7 @@ class ArchiveReader {
     if (order != "little") fail_torch(file_, cat("its byte order is ", shown(order, 20)));
   }
 
-  // Of a persistent id ("storage", class, key, location, elements).
+  // The storage of a persistent id ("storage", class, key, location, elements).
   void add_storage(PickleId id) {
     const PickleId tuple = tree_.items(id).front();
     const auto& items = tree_.items(tuple);
@@ -208,7 +208,7 @@ class Rebuilder {
     }
   }
 
-  // Of (storage, offset, shape, strides[, requires_grad, hooks[, dtype][, metadata]]).
+  // The tensor of (storage, offset, shape, strides[, requires_grad, hooks[, dtype][, metadata]]).
   void rebuild(PickleId id, const std::vector<PickleId>& args, size_t least, size_t most) {
     if (args.size() < least || args.size() > most) {
       refuse(cat("is made of ", args.size(), " arguments, not of ", least));

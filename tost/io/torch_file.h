@@ -1,4 +1,4 @@
-// Files of torch.save as data: what they hold, and their tensors as views of the file's own bytes.
+// Files of torch.save as data: their values, and their tensors as views of the file's bytes.
 // Nothing of them is ever executed, imported or looked up, and nothing is allocated because a file
 // claims a size. Free of torch; torch_tensors.h makes tensors of it.
 //
@@ -27,7 +27,7 @@ struct TorchStorage {
   uint32_t crc = 0;
 };
 
-// What a persistent id of the pickle names.
+// The storage that a persistent id of the pickle names.
 struct TorchStorageRef {
   size_t storage = 0;  // index of it
   TorchDtype dtype = TorchDtype::kFloat32;
@@ -50,7 +50,7 @@ struct TorchTensor {
 // A tensor may claim more elements than its storage holds (strides of 0 do that), up to this many.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
-// What an archive holds, before tensors are made of it.
+// The content of an archive, before tensors are made of it.
 struct TorchParts {
   std::string version;
   PickleTree tree;
@@ -61,10 +61,9 @@ struct TorchParts {
 class TorchFile {
  public:
   // Maps the file; the mapping lives as long as the object. The bytes are private to this process:
-  // writing to them never reaches the file. Throws a data Error in one sentence for whatever is
-  // wrong with it.
+  // writing to them never reaches the file. Throws a data Error in one sentence for every defect.
   static std::shared_ptr<const TorchFile> open(const std::filesystem::path& path);
-  // The same of bytes in memory that `owner` keeps alive; `name` stands for the file in messages.
+  // The same of bytes in memory that `owner` keeps alive; Messages call the file `name`.
   static std::shared_ptr<const TorchFile> parse(std::string_view bytes, const std::string& name,
                                                 std::shared_ptr<const void> owner = nullptr);
 
@@ -77,7 +76,7 @@ class TorchFile {
   // After its checksum was compared (once). Throws a data Error where it does not fit.
   std::string_view storage_bytes(size_t storage) const;
 
-  // What the value is as a tensor; nullptr where it is none.
+  // The value as a tensor; nullptr where it is none.
   const TorchTensor* tensor(PickleId id) const;
 
  private:
@@ -95,10 +94,9 @@ bool looks_like_torch_file(std::string_view bytes);
 
 [[noreturn]] void fail_torch(const std::string& file, const std::string& what);
 
-// Whether torch.load could make what has this name without running anything but constructors of
-// plain data: torch's tensors, storages and types, numpy's arrays, and the containers and numbers
-// of Python. A name that is not in this list need not be harmful, but nothing is known in its
-// favour.
+// Whether torch.load makes objects of this name only by constructors of plain data: torch's
+// tensors, storages and types, numpy's arrays, and the containers and numbers of Python. A name
+// that is not in this list need not be harmful, but nothing is known in its favour.
 bool is_harmless_name(std::string_view module, std::string_view name);
 
 }  // namespace tost

@@ -1,5 +1,5 @@
-// What the fuzz target (fuzz/targets/torch_file.cc) and the replay of its corpus do with bytes:
-// everything a reader of outside files does, short of making tensors.
+// The work of the fuzz target (fuzz/targets/torch_file.cc) and the replay of its corpus: everything
+// a reader of outside files does, except making tensors.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ inline void walk_torch_file(std::string_view bytes) {
   }
 }
 
-// The first byte tells how the rest is taken: even, as a file; odd, as the pickle of an archive
-// with one storage of 16 bytes, past the checksum that would stop most changes. Whatever is wrong
-// ends in tost::Error; anything else that is thrown is a finding.
+// The first byte selects how the rest is read: even, as a file; odd, as the pickle of an archive
+// with one storage of 16 bytes, because a checksum would stop most changes. Every defect must throw
+// tost::Error; any other exception is a finding.
 inline void try_torch_bytes(std::string_view input) {
   if (input.empty()) return;
   std::string file(input.substr(1));

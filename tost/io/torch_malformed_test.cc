@@ -30,9 +30,9 @@ struct Case {
 
 void check_cases(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
-    const std::string said = refusal(c.bytes);
-    EXPECT_EQ(said.empty(), *c.message == '\0') << c.name << ": " << said;
-    EXPECT_NE(said.find(c.message), std::string::npos) << c.name << ": " << said;
+    const std::string refused_with = refusal(c.bytes);
+    EXPECT_EQ(refused_with.empty(), *c.message == '\0') << c.name << ": " << refused_with;
+    EXPECT_NE(refused_with.find(c.message), std::string::npos) << c.name << ": " << refused_with;
   }
 }
 

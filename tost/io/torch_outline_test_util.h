@@ -1,4 +1,4 @@
-// What a torch file of a test holds, as JSON that tests compare.
+// The content of a torch file of a test, as JSON that tests compare.
 #pragma once
 
 #include <cmath>

@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// In the order of TorchDtype; tensors of the types after these are not made.
+// In the order of TorchDtype, up to the last type of which tensors are made.
 inline constexpr auto kScalarTypes = [] {
   using enum c10::ScalarType;
   return std::array{Double,

@@ -105,7 +105,7 @@ std::shared_ptr<const TorchFile> parse(const std::string& bytes) {
   return TorchFile::parse(*owner, "x.pt", owner);
 }
 
-TEST(TorchTensorReader, TensorsOfOneStorageShareItWhateverItsAlignment) {
+TEST(TorchTensorReader, TensorsOfOneStorageShareItAtAnyAlignment) {
   using namespace testing;
   const std::string object =
       dict({str("a"), tensor(storage("0", 4), 0, integers({2, 2}), integers({1, 2})), str("b"),

@@ -72,7 +72,7 @@ struct ZipItem {
   std::string name, data;
 };
 
-// A zip archive and where its parts lie.
+// A zip archive and the positions of its parts.
 struct ZipBytes {
   std::string bytes;
   std::vector<size_t> local, data, record;  // of every entry

@@ -1,5 +1,4 @@
-// Finding one's way in what a torch file holds: dicts by key whatever class they were saved as, and
-// tensors by name.
+// Finds values of a torch file: dicts by key (of any dict class), and tensors by name.
 #pragma once
 
 #include <optional>

@@ -102,7 +102,8 @@ class ZipReader {
     }
   }
 
-  // Replaces what the end record says by the zip64 one before the locator; returns the size.
+  // Replaces the values of the end record by those of the zip64 record before the locator; returns
+  // the size.
   uint64_t read_end64(uint64_t locator, uint64_t size) {
     end_ = locator - kEnd64Size;
     if (locator < kEnd64Size || number<8>(locator + 8) != end_) {
@@ -161,8 +162,8 @@ class ZipReader {
     return record;
   }
 
-  // Replaces the sizes, and the offset where there is one, by those of the zip64 field if they say
-  // so.
+  // Replaces the sizes, and the offset where there is one, by those of the zip64 field if they are
+  // marked so.
   void read_zip64(Record& record, bool has_offset) const {
     const auto refuse = [&](const char* what) {
       fail(cat("entry ", shown(record.name), " has ", what));

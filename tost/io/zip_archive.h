@@ -2,8 +2,8 @@
 //
 // Strict, so that no two readers can disagree about a file: the entries follow each other without
 // hole or overlap from the first byte to the directory, the directory ends at its end record, and
-// that at the end of the file; local headers, data descriptors and directory say the same; names
-// are relative, plain and unique; nothing is compressed, encrypted, split or commented.
+// that at the end of the file; local headers, data descriptors and directory agree; names are
+// relative, plain and unique; nothing is compressed, encrypted, split or commented.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ZipEntry {
 class ZipArchive {
  public:
   // `file` names the file in messages; `bytes` must outlive the archive. Throws a data Error for
-  // whatever breaks a rule above. Time and memory are linear in the number of entries.
+  // every violation of a rule above. Time and memory are linear in the number of entries.
   ZipArchive(std::string_view bytes, const std::string& file);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the directory's order

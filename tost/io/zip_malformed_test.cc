@@ -173,11 +173,11 @@ TEST(MalformedZip, EveryCaseIsRefusedForItsOwnReason) {
   for (const Case& c : kCases) {
     ZipBytes zip = make_zip(kItems);
     c.change(zip);
-    const std::string said = refusal(zip.bytes);
+    const std::string refused_with = refusal(zip.bytes);
     if (*c.message == '\0') {
-      EXPECT_EQ(said, "") << c.name;
+      EXPECT_EQ(refused_with, "") << c.name;
     } else {
-      EXPECT_NE(said.find(c.message), std::string::npos) << c.name << ": " << said;
+      EXPECT_NE(refused_with.find(c.message), std::string::npos) << c.name << ": " << refused_with;
     }
   }
   EXPECT_GE(std::size(kCases), 40u);
@@ -201,10 +201,10 @@ TEST(MalformedZip, NamesAreRefused) {
   };
   for (const auto& [name, message] : names) {
     const std::vector<ZipItem> items = {{name, ""}};
-    const std::string said = refusal(make_zip(items).bytes, items);
-    EXPECT_NE(said.find(message), std::string::npos) << name << ": " << said;
+    const std::string refused_with = refusal(make_zip(items).bytes, items);
+    EXPECT_NE(refused_with.find(message), std::string::npos) << name << ": " << refused_with;
     if (*message == '\0') {
-      EXPECT_EQ(said, "");
+      EXPECT_EQ(refused_with, "");
     }
   }
   const std::string twice = refusal(make_zip({{"m/a", "1"}, {"m/a", "2"}}).bytes);
@@ -247,8 +247,8 @@ TEST(MalformedZip, Zip64RecordsMustFit) {
       {with_zip64(3, size + 1, zip.directory - 1), "directory is damaged"},
   };
   for (const auto& [bytes, message] : cases) {
-    const std::string said = refusal(bytes);
-    EXPECT_NE(said.find(message), std::string::npos) << message << ": " << said;
+    const std::string refused_with = refusal(bytes);
+    EXPECT_NE(refused_with.find(message), std::string::npos) << message << ": " << refused_with;
   }
   std::string disagree = with_zip64(3, size, zip.directory);
   patch(disagree, disagree.size() - 22 + 16, 5, 4);

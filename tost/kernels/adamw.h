@@ -27,7 +27,8 @@ struct AdamWArgs {
 };
 void adamw(const AdamWArgs& args, ParallelFor parallel);
 
-// In float64, of pieces cut from the count alone. `partial` holds sum_of_squares_parts() numbers.
+// In float64, of pieces that depend only on the count. `partial` holds sum_of_squares_parts()
+// numbers.
 int64_t sum_of_squares_parts(int64_t count);
 double sum_of_squares(const void* x, DType dtype, int64_t count, double* partial,
                       ParallelFor parallel);

@@ -66,9 +66,9 @@ HWY_INLINE void softmax(float* p, int64_t n, float scale) {
   for (int64_t i = 0; i < n; i += lanes) {
     const int64_t left = std::min(lanes, n - i);
     const auto e = exp_negative(d, hn::Sub(load_first(d, p + i, left), hn::Set(d, top)));
-    const auto own = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(left)), e);
-    store_first(d, own, p + i, left);
-    sum = hn::Add(sum, own);
+    const auto exponentials = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(left)), e);
+    store_first(d, exponentials, p + i, left);
+    sum = hn::Add(sum, exponentials);
   }
   const float inverse = 1.0f / sum_lanes(d, sum);
   for (int64_t i = 0; i < n; ++i) p[i] *= inverse;

@@ -1,5 +1,5 @@
-// Softmax attention of a few queries over the same rows: what the class token of a vision network
-// asks of its patch tokens.
+// Softmax attention of a few queries over the same rows: the class token's attention to the patch
+// tokens of a vision network.
 #pragma once
 
 #include <cstdint>

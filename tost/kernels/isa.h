@@ -22,7 +22,7 @@ std::string current_isa();
 // one. Throws a usage Error that lists the names if this one is unknown or not supported here.
 void force_isa(std::string_view name);
 
-// Highway's bit of the set in use. The first call tells Highway.
+// Highway's bit of the set in use. The first call sets Highway's target.
 int64_t current_isa_target();
 
 }  // namespace tost::kernels

@@ -7,9 +7,8 @@
 // L2 cache. Within a chunk all heads of a thread take a group of 8 tokens before the next, so that
 // rows are read in the order of memory.
 //
-// What is summed in which type. Within a chunk float32, over chunks float64: M_t = G^(t + 1)
-// M_before
-// + the chunk's rest, so the error does not grow with the length.
+// What is summed in which type. Within a chunk float32, over chunks float64: M_t is G^(t + 1) times
+// M before the chunk, plus the chunk's rest. So the error does not grow with the length.
 //
 // Why any number of threads gives the same bits. A head of a sample is summed token by token by one
 // thread, and sums over samples are added in the order of the samples.
@@ -22,6 +21,8 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "tost/kernels/rows-inl.h"
 
@@ -29,13 +30,39 @@
 #define TOST_KERNELS_MEANS_CC_
 namespace tost::kernels {
 
+// The definition in float64, one token after the other. Tests compare the kernels with it.
+void means_reference(const MeansInputs& in, double* y) {
+  const auto [batch, tokens, heads, width] = in.shape;
+  for (int64_t row = 0; row < batch * heads; ++row) {
+    const int64_t b = row / heads, k = row % heads;
+    std::vector<double> sum(width);
+    double mass = 0;
+    for (int64_t i = 0; i < tokens; ++i) {
+      const int64_t t = k < heads - in.from_end ? i : tokens - 1 - i;
+      const double pi = in.pi[(b * tokens + t) * heads + k];
+      mass = in.decay[k] * mass + pi * pi;
+      for (int64_t c = k * width; c < (k + 1) * width; ++c) {
+        const auto at = [&](const ConstTokens& x) -> double {
+          return static_cast<const float*>(x.data)[b * x.batch_stride + t * x.token_stride + c];
+        };
+        double& total = sum[c - k * width];
+        total = in.decay[k] * total + pi * at(in.values);
+        const double z = at(in.base) + in.scale[c] * total / std::sqrt(mass + 1e-6);
+        const double gate = in.gate.data != nullptr ? at(in.gate) : 0;
+        y[(b * tokens + t) * heads * width + c] =
+            in.gate.data != nullptr ? z * gate / (1 + std::exp(-gate)) : z;
+      }
+    }
+  }
+}
+
 // Rows of tokens of one head.
 struct MeansRows {
   const void* data = nullptr;
   int64_t stride = 0;
 };
 
-// What a pass sees: at most kTokenGroup tokens of one chunk of one head.
+// The arguments of a pass: at most kTokenGroup tokens of one chunk of one head.
 struct MeansBlock {
   int64_t tokens = 0;
   int64_t width = 0;
@@ -47,7 +74,7 @@ struct MeansBlock {
   const float* powers = nullptr;  // G^(1 + t) with t counted from the chunk's first token
   const float* scale = nullptr;   // [P]
   const float* before = nullptr;  // [P + 1]: M and R before the chunk
-  float* rest = nullptr;          // [P + 1]: the chunk's own part of the sums so far, updated
+  float* rest = nullptr;          // [P + 1]: sums since the chunk began, updated
   Written y;
   // Backward. The forward sums of the tokens: M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens].
   bool first = false;  // whether the chunk begins here
@@ -66,7 +93,7 @@ struct MeansPasses {
   void (*forward)(const MeansBlock&);   // y; rest is that of M and R
   void (*restore)(const MeansBlock&);   // sums, mass, inverse; rest likewise
   void (*backward)(const MeansBlock&);  // the gradients; rest is that of A and B
-  void (*flush)();  // makes stores that went past the caches visible to other threads
+  void (*flush)();                      // makes streaming stores visible to other threads
 };
 
 }  // namespace tost::kernels
@@ -340,7 +367,7 @@ class MeansRun {
   int64_t place_of(int64_t head, int64_t token) const {
     return reads_from_end(head) ? shape_.tokens - 1 - token : token;
   }
-  int64_t towards(int64_t head, int64_t stride) const {
+  int64_t signed_stride(int64_t head, int64_t stride) const {
     return reads_from_end(head) ? -stride : stride;
   }
   template <class Rows, class Memory>
@@ -348,7 +375,7 @@ class MeansRun {
     if (t.data == nullptr) return {};
     const int64_t offset = head * shape_.width * element_size(in_.dtype);
     return {row(t, in_.dtype, sample, place_of(head, token)) + offset,
-            towards(head, t.token_stride)};
+            signed_stride(head, t.token_stride)};
   }
   int64_t membership_at(int64_t sample, int64_t head, int64_t token) const {
     return (sample * shape_.tokens + place_of(head, token)) * shape_.heads + head;
@@ -363,7 +390,7 @@ class MeansRun {
     b.base = rows_at<MeansRows>(in_.base, sample, head, token);
     b.gate = rows_at<MeansRows>(in_.gate, sample, head, token);
     b.pi = in_.pi + membership_at(sample, head, token);
-    b.pi_stride = towards(head, shape_.heads);
+    b.pi_stride = signed_stride(head, shape_.heads);
     b.decay = powers_[head * kCausalChunk];
     b.powers = powers_ + head * kCausalChunk + token % kCausalChunk;
     b.scale = in_.scale + head * shape_.width;

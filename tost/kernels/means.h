@@ -8,7 +8,7 @@
 // The last `from_end` heads take the tokens in the opposite order, so that t - 1 is the token after
 // t. They have no state.
 //
-// Layout and storage as in tssa.h. Arithmetic is float32. A sum is kept as a float64 total up to
+// Layout and storage as in tssa.h. Arithmetic is float32. A sum consists of a float64 total up to
 // the chunk (kCausalChunk tokens, counted from the first token that is read) and a float32 rest
 // within it, so its error does not grow with the length; the state is float64.
 //
@@ -73,5 +73,8 @@ void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor pa
 //   dv = pi A,  dpi = sum_i A v + 2 pi B,  dscale = sum dz M r,
 //   dG = sum_t (sum_i A_t M_(t-1) + B_t R_(t-1)),  dbase = dz,  dgate = grad_y z silu'(g)
 void means_backward(const MeansBackwardArgs& args, void* workspace, ParallelFor parallel);
+
+// The forward of float32 inputs in float64, without a state: y [B, T, C] contiguous.
+void means_reference(const MeansInputs& in, double* y);
 
 }  // namespace tost::kernels

@@ -148,7 +148,8 @@ HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
   return {low.lowest(), high.highest(), broken.total()};
 }
 
-// Integers in the order of the bfloat16 with these bits, NaN outermost; its own inverse.
+// Integers in the order of the bfloat16 with these bits, NaN outermost. Applied twice it is the
+// identity.
 template <class D>
 HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(d, 0x7FFF)));
@@ -166,9 +167,9 @@ inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   const auto* bits = reinterpret_cast<const int16_t*>(row.x);
   auto low = hn::Zero(d), high = low;
   const auto include = [&](const int16_t* values) {
-    const auto own = in_order(d, hn::LoadU(d, values));
-    low = hn::Min(low, own);
-    high = hn::Max(high, own);
+    const auto ordered = in_order(d, hn::LoadU(d, values));
+    low = hn::Min(low, ordered);
+    high = hn::Max(high, ordered);
   };
   int64_t i = 0;
   for (; i + lanes <= width; i += lanes) include(bits + i);
@@ -201,7 +202,7 @@ struct Rounding {
     // Smaller steps have no finite inverse; such a row counts as zeros.
     const bool usable = step > 4 * std::numeric_limits<float>::min();
     inverse = usable ? 1 / step : 0.0f;
-    // 0 also where a value is not finite: such a row says so by its scale.
+    // 0 also where a value is not finite: the scale of such a row is NaN.
     zero = usable && std::isfinite(step) ? std::nearbyint(-range.low * inverse) : 0.0f;
     *zero_point = static_cast<int32_t>(zero);
     *scale = (usable ? step : 0.0f) + range.broken;
@@ -229,7 +230,7 @@ struct Rounding {
   }
 };
 
-// Rows whose passes alternate, so that none waits for the sum or range of its own last pass.
+// Rows whose passes alternate, so that no pass waits for the sum or range of the pass before it.
 constexpr int64_t kTogether = 4;
 
 // body(first row, number of rows).
@@ -300,8 +301,8 @@ inline void quantize(const QuantizeRowsArgs& a) {
   a.x_dtype == DType::kBfloat16 ? quantize_from<Bf16>(a) : quantize_from<float>(a);
 }
 
-// What follows a matrix product. A panel's sums are read once, while they are in the L1 cache; what
-// belongs to a column stays in registers over all rows.
+// The epilogue of a matrix product. A panel's sums are read once, while they are in the L1 cache;
+// what belongs to a column stays in registers over all rows.
 template <class Sum>
 void finish_sums(const FinishRowsArgs& a) {
   for_results(a, [&]<class Out, Finish kFinish>() { finish_panel<Sum, Out, kFinish>(a); });

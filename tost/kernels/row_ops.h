@@ -2,10 +2,10 @@
 // and residual, and the rounding of rows to integers.
 //
 // A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
-// Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 whatever is
-// stored; bfloat16 is rounded to nearest even on store. A row's result depends on that row alone,
-// not on the others of its tile. No call allocates; all throw a usage Error for a wrong TOST_ISA
-// (isa.h) and for nothing else. Different instruction sets agree to rounding.
+// Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 for every
+// storage type; bfloat16 is rounded to nearest even on store. A row's result depends only on that
+// row, not on the others of its tile. No call allocates; all throw a usage Error for a wrong
+// TOST_ISA (isa.h) and for nothing else. Different instruction sets agree to rounding.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct NormRowsArgs {
   void* y = nullptr;
   int64_t y_stride = 0;
   RowType y_type = RowType::kFloat32;
-  // With kUint8 alone.
+  // Only with kUint8.
   float* scale = nullptr;   // [rows]
   int32_t* zero = nullptr;  // [rows]
   // [width], added to x before anything else; x is float32 then, and x + shift is stored in
@@ -48,7 +48,7 @@ void norm_rows(const NormRowsArgs& args);
 
 // x ~ scale (y - zero) with scale and zero chosen for each row from its range, 0 included, so that
 // zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale 0. A row
-// with NaN or infinity has scale NaN, so that what is made of it is NaN as well.
+// with NaN or infinity has scale NaN, so that everything computed from it is NaN as well.
 struct QuantizeRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;

@@ -42,11 +42,12 @@ TEST_F(RowOps, NormIsThatOfFloat64) {
           RowsOf x(in, rows, width), y(out, rows, width);
           fill(x, rows, 2, 5, 1);
           const auto weight = numbers(width, 1, 1, 2), bias = numbers(width, 1, 0, 3);
-          const float* const given = width % 2 == 0 ? bias.data() : nullptr;
-          norm_rows({rows, width, x.data(), x.stride, in, weight.data(), given, 1e-6f, y.data(),
-                     y.stride, out == DType::kFloat32 ? RowType::kFloat32 : RowType::kBfloat16});
+          const float* const bias_or_null = width % 2 == 0 ? bias.data() : nullptr;
+          norm_rows({rows, width, x.data(), x.stride, in, weight.data(), bias_or_null, 1e-6f,
+                     y.data(), y.stride,
+                     out == DType::kFloat32 ? RowType::kFloat32 : RowType::kBfloat16});
           for (int64_t r = 0; r < rows; ++r) {
-            const auto expected = normed(x, r, weight, given, 1e-6);
+            const auto expected = normed(x, r, weight, bias_or_null, 1e-6);
             for (int64_t c = 0; c < width; ++c) {
               const double e = expected[static_cast<size_t>(c)];
               const double allowed = out == DType::kFloat32 ? 1e-5 : 1e-5 + std::abs(e) / 256;
@@ -94,21 +95,21 @@ TEST_F(RowOps, NormAddsTheShiftFirst) {
       NormRowsArgs a{2,       width, x.data(), x.stride, DType::kFloat32, weight.data(),
                      nullptr, 1e-6f, y.data(), y.stride};
       a.shift = shift.data();
-      RowsOf beside(DType::kFloat32, 2, width);
+      RowsOf separate(DType::kFloat32, 2, width);
       const RowsOf before = x;
       const bool in_place = width % 2 == 0;
-      a.shifted = static_cast<float*>(in_place ? x.data() : beside.data());
+      a.shifted = static_cast<float*>(in_place ? x.data() : separate.data());
       norm_rows(a);
       for (int64_t r = 0; r < 2; ++r) {
         const auto expected = normed(moved, r, weight, nullptr, 1e-6);
         for (int64_t c = 0; c < width; ++c) {
-          ASSERT_EQ((in_place ? x : beside).get(r, c), moved.get(r, c));
+          ASSERT_EQ((in_place ? x : separate).get(r, c), moved.get(r, c));
           ASSERT_EQ(x.get(r, c), (in_place ? moved : before).get(r, c));
           ASSERT_NEAR(y.get(r, c), expected[static_cast<size_t>(c)], 1e-5);
         }
       }
       x.expect_marks(2);
-      beside.expect_marks(2);
+      separate.expect_marks(2);
     }
   });
 }
@@ -127,7 +128,7 @@ void expect_quantized(const std::vector<double>& expected, const uint8_t* bytes,
   }
 }
 
-TEST_F(RowOps, QuantizedNormStandsForTheNorm) {
+TEST_F(RowOps, QuantizedNormEncodesTheNorm) {
   on_every_isa([] {
     for (const int64_t width : kWidths) {
       RowsOf x(DType::kFloat32, 2, width);
@@ -148,7 +149,7 @@ TEST_F(RowOps, QuantizedNormStandsForTheNorm) {
   });
 }
 
-TEST_F(RowOps, QuantizedRowsStandForTheirValues) {
+TEST_F(RowOps, QuantizedRowsEncodeTheirValues) {
   on_every_isa([] {
     for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
       for (const int64_t width : kWidths) {
@@ -168,7 +169,7 @@ TEST_F(RowOps, QuantizedRowsStandForTheirValues) {
   });
 }
 
-TEST_F(RowOps, QuantizingKeepsZerosAndTellsOfBrokenRows) {
+TEST_F(RowOps, QuantizingKeepsZerosAndMarksBrokenRows) {
   on_every_isa([] {
     for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
       constexpr int64_t kWidth = 67, kRows = 7;
@@ -195,7 +196,7 @@ TEST_F(RowOps, QuantizingKeepsZerosAndTellsOfBrokenRows) {
   });
 }
 
-TEST_F(RowOps, ARowDoesNotDependOnThoseBesideIt) {
+TEST_F(RowOps, ARowDoesNotDependOnItsNeighbours) {
   on_every_isa([] {
     constexpr int64_t kWidth = 50, kRows = 9;
     RowsOf x(DType::kFloat32, kRows, kWidth);
@@ -208,10 +209,10 @@ TEST_F(RowOps, ARowDoesNotDependOnThoseBesideIt) {
                  DType::kFloat32, weight.data(), nullptr, 1e-6f, y.data() + first * kWidth, kWidth,
                  RowType::kUint8, scale.data(), zero.data()});
     };
-    std::vector<uint8_t> together(kRows * kWidth), alone(kRows * kWidth);
+    std::vector<uint8_t> together(kRows * kWidth), single(kRows * kWidth);
     norm(0, kRows, together);
-    for (int64_t r = 0; r < kRows; ++r) norm(r, 1, alone);
-    EXPECT_EQ(together, alone);
+    for (int64_t r = 0; r < kRows; ++r) norm(r, 1, single);
+    EXPECT_EQ(together, single);
   });
 }
 
@@ -248,7 +249,7 @@ TEST_F(RowOps, GeluStaysBelowItsPromisedErrors) {
   });
 }
 
-TEST_F(RowOps, GeluOfWholeNumbersStaysBelowItsPromisedError) {
+TEST_F(RowOps, GeluOfIntegersStaysBelowItsBound) {
   constexpr int64_t kFrom = -9000, kCount = 18001;
   std::vector<int32_t> sums;
   for (int64_t i = 0; i < kCount; ++i) sums.push_back(static_cast<int32_t>(kFrom + i));

@@ -1,4 +1,4 @@
-// What the tests of row operations share: arrays of rows with marks after their end, and every
+// Shared by the tests of row operations: arrays of rows with marks after their end, and every
 // instruction set.
 #pragma once
 

@@ -175,8 +175,8 @@ HWY_INLINE bool can_stream(const Written& out, int64_t width, int64_t run) {
 }
 
 constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
-// Vectors of a running sum that stay in registers over the tokens: half of what there are, at two a
-// vector, less what the arithmetic takes.
+// Vectors of a running sum that stay in registers over the tokens: half of the registers at two a
+// vector, less those that the arithmetic needs.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
 // body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the first

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tost/base/rounding.h"
+#include "tost/base/checked.h"
 
 namespace tost::kernels {
 namespace {

@@ -22,8 +22,8 @@ struct TokenCut {
   int64_t blocks;        // at least one
 };
 
-// The cut of one call. It follows from the shape alone, so that sums are formed alike on any number
-// of threads.
+// The cut of one call. It depends only on the shape, so sums are formed in the same order on any
+// number of threads.
 struct CallCut {
   explicit CallCut(const TssaShape& shape);
 
@@ -40,7 +40,7 @@ struct CallCut {
   bool light_reductions;  // too little work to wake other threads for
 };
 
-// Hands out 64-byte aligned pieces; with a null base it only counts.
+// Allocates 64-byte aligned pieces; with a null base it only counts.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
@@ -64,8 +64,9 @@ template <class Run>
 struct Phase {
   int64_t parts;
   void (Run::*step)(int64_t sample, int64_t part) const;
-  bool alone = false;      // on the calling thread
-  bool backwards = false;  // so that a thread starts with what it read last, still in its cache
+  bool serial = false;  // on the calling thread
+  // so that a thread starts with the rows it read last, which are still in its cache
+  bool backwards = false;
 };
 
 // How the samples of a call are spread over threads.
@@ -79,7 +80,7 @@ struct SamplePlan {
 // least one.
 SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
-// Runs all phases over all samples. `sample_bytes` are what a phase reads of one sample.
+// Runs all phases over all samples. A phase reads `sample_bytes` of one sample.
 template <class Run, int64_t kPhases>
 void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t batch,
                 int64_t sample_bytes, ParallelFor parallel, int threads) {
@@ -105,7 +106,7 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
           (run.*phase.step)(first + at / phase.parts, at % phase.parts);
         }
       };
-      if (phase.alone) {
+      if (phase.serial) {
         steps(0, count * phase.parts);
       } else {
         parallel(count * phase.parts, steps);
@@ -165,10 +166,10 @@ inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
          (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
 }
 
-// The tokens of block `part` of `cut` that do not belong to the first `own`.
+// The tokens of block `part` of `cut` after the first `valid_tokens` of the sample.
 struct PaddingRange {
-  PaddingRange(const TokenCut& cut, int64_t own, int64_t part)
-      : first(std::max(own, part * cut.block_tokens)),
+  PaddingRange(const TokenCut& cut, int64_t valid_tokens, int64_t part)
+      : first(std::max(valid_tokens, part * cut.block_tokens)),
         count(std::max<int64_t>(0, std::min(cut.tokens, (part + 1) * cut.block_tokens) - first)) {}
 
   int64_t first;

@@ -36,7 +36,7 @@ Recorder record(int64_t batch, int64_t parts, int64_t sample_bytes) {
   return recorder;
 }
 
-TEST(Schedule, APhaseGoesBackOverWhatItsThreadDidBefore) {
+TEST(Schedule, APhaseRunsBackwardsOverThePartOfItsThread) {
   const int64_t parts = 5;
   for (const int64_t batch : {1, 3}) {  // too few samples for one a thread
     const Recorder r = record(batch, parts, /*sample_bytes=*/1);
@@ -49,7 +49,7 @@ TEST(Schedule, APhaseGoesBackOverWhatItsThreadDidBefore) {
   }
 }
 
-TEST(Schedule, ASampleOfOneThreadGoesBackToo) {
+TEST(Schedule, ASampleOfOneThreadRunsBackwardsToo) {
   const Recorder r = record(/*batch=*/4, /*parts=*/3, /*sample_bytes=*/1);
   EXPECT_EQ(r.seen[0][0], Steps({{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}}));
   EXPECT_EQ(r.seen[0][1], Steps({{0, 2}, {0, 1}, {0, 0}, {1, 2}, {1, 1}, {1, 0}}));

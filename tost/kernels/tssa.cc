@@ -1,24 +1,24 @@
 // TSSA on a CPU: reference, forward, backward, schedule.
 //
-// Why these passes. The memberships of any token need the energies of all tokens, and the output of
-// any token the second moments of all tokens. So w is read three times whatever the order:
+// Why these passes. A token's memberships need the energies of all tokens. A token's output needs
+// the second moments of all tokens. So every order of the work reads w three times:
 //   forward   energy       E               reads w
 //             membership   Pi, sums of Pi and of Pi w^2 reads w
 //             output       y               reads w, writes y
 //   backward  moment       G = sum g w Pi  reads w, g
 //             membership   da, sum da v^2  reads w, g
 //             input        grad_w          reads w, g, writes grad_w
-// A pass takes 8 tokens at a time: 24 KB at 768 channels in float32, which stay in the L1 cache
-// where a pass needs them twice. Of the three reads only the first comes from memory where a sample
-// fits the caches: the second pass goes backwards, and samples are taken as few at a time as fit.
-// Results of 8 MB and more are written past the caches.
+// A pass takes 8 tokens at a time. At 768 channels in float32 these are 24 KB and stay in the L1
+// cache for passes that need them twice. If a sample fits the caches, only the first of the three
+// reads comes from memory: the second pass runs backwards, and only as many samples are in progress
+// as fit. Results of 8 MB and more are written by streaming stores, which bypass the caches.
 //
 // What is summed in which type. Arithmetic and the sums over a block are float32; the sums over
 // blocks are float64. A block has at most 64 tokens, so the error does not grow with the length.
 //
-// Why any number of threads gives the same bits. Blocks are cut by the shape and the length of the
-// sample alone, each is summed by one thread, and the sums of blocks are added in their order.
-// Threads differ in who computes a block, never in what is added to what.
+// Why any number of threads gives the same bits. Blocks depend only on the shape and the length of
+// the sample. One thread sums a block, and the sums of blocks are added in their order. The number
+// of threads decides which thread computes a block, not what is added.
 #include "tost/kernels/tssa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,35 +37,40 @@
 #define TOST_KERNELS_TSSA_CC_
 namespace tost::kernels {
 
-// The definition, token by token. Tests compare the kernels with it.
+// The definition in float64, one token after the other. Tests compare the kernels with it;
+// docs/tssa.md shows it.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y) {
   const auto [batch, tokens, heads, width] = shape;
   const int64_t channels = heads * width;
   for (int64_t b = 0; b < batch; ++b, w += tokens * channels, y += tokens * channels) {
     std::vector<double> energy(channels), moment(channels), pi(tokens * heads), pi_sum(heads);
+    // 1. Energies.
     for (int64_t i = 0; i < tokens * channels; ++i) energy[i % channels] += double(w[i]) * w[i];
+    // 2. Memberships and second moments.
     for (int64_t j = 0; j < tokens; ++j) {
-      double* of_token = &pi[j * heads];
-      for (int64_t c = 0; c < channels; ++c) {
-        const double v = w[j * channels + c] / std::max(std::sqrt(energy[c]), 1e-12);
-        of_token[c / width] += v * v * temp[c / width];
-      }
-      const double top = *std::max_element(of_token, of_token + heads);
       double sum = 0;
-      for (int64_t k = 0; k < heads; ++k) sum += of_token[k] = std::exp(of_token[k] - top);
-      for (int64_t k = 0; k < heads; ++k) pi_sum[k] += of_token[k] /= sum;
+      for (int64_t k = 0; k < heads; ++k) {
+        double logit = 0;
+        for (int64_t c = k * width; c < (k + 1) * width; ++c) {
+          const double v = w[j * channels + c] / std::max(std::sqrt(energy[c]), 1e-12);
+          logit += v * v;
+        }
+        sum += pi[j * heads + k] = std::exp(temp[k] * logit);
+      }
+      for (int64_t k = 0; k < heads; ++k) pi_sum[k] += pi[j * heads + k] /= sum;
     }
     for (int64_t i = 0; i < tokens * channels; ++i) {
       moment[i % channels] += pi[i / width] * w[i] * w[i] / (pi_sum[i / width % heads] + 1e-8);
     }
+    // 3. Output.
     for (int64_t i = 0; i < tokens * channels; ++i) {
       y[i] = -w[i] * pi[i / width] / (1 + moment[i % channels]);
     }
   }
 }
 
-// What a pass sees of one block of tokens of one sample. Channel arrays are [C], head arrays [H]; a
-// pass uses the fields its comment names.
+// The arguments of a pass: one block of tokens of one sample. Channel arrays are [C], head arrays
+// [H]; a pass uses the fields its comment names.
 struct TssaBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -183,9 +188,9 @@ void membership_pass(const TssaBlock& b) {
 }
 
 // Calls rows(by row, stream, first, count) over the tokens of a block. Row by row it fills one
-// cache line of the result after another, as streaming stores need it, and reads in the order of
-// memory. By groups of rows it loads the channel arrays once a group: better where loading them is
-// dear, as a part of a vector is, and for bfloat16 in cache, where arithmetic decides.
+// cache line of the result after another, which streaming stores need, and reads memory in order.
+// By groups of rows it loads the channel arrays once a group. This is faster where a width is no
+// multiple of a vector, and for bfloat16 in cache, where arithmetic is the limit.
 template <class T, class WriteRows>
 HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   const std::true_type yes;
@@ -202,8 +207,8 @@ HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   }
 }
 
-// y of `count` rows from `first` on. A function of its own, so that the registers are this loop's;
-// with copies, which no result can overwrite.
+// y of `count` rows from `first` on. Not inlined, so that this loop has all registers. The local
+// copies tell the compiler that no store changes them.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void output_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t width = b.width, row_stride = b.row_stride;
@@ -345,8 +350,8 @@ void grad_membership_pass(const TssaBlock& b) {
   sum_groups(temp_lanes, b.heads, b.head_sum);
 }
 
-// grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. A function of
-// its own, so that the registers are this loop's.
+// grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. Not inlined,
+// so that this loop has all registers.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void input_grad_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t w_stride = b.w_stride, g_stride = b.g_stride, out_stride = b.out.stride;
@@ -410,7 +415,7 @@ namespace {
 
 HWY_EXPORT(tssa_passes);
 
-// What forward and backward share: the cut, and for each block what a pass sees of it.
+// Shared by forward and backward: the cut into blocks, and the arguments of a pass for each block.
 template <class Args>
 class TssaRun {
  public:
@@ -455,7 +460,7 @@ class TssaRun {
     b.scratch = scratch_ + index * cut_.scratch;
     return b;
   }
-  // Of the rows [H, N] of a sample, the first token of a block.
+  // Index of the first token of a block in the rows [H, N] of a sample.
   int64_t rows_at(int64_t sample, int64_t part, const TokenCut& cut) const {
     return sample * shape_.heads * shape_.tokens + part * cut.block_tokens;
   }
@@ -489,13 +494,13 @@ class ForwardRun : public TssaRun<TssaForwardArgs> {
  public:
   ForwardRun(const TssaForwardArgs& args, void* workspace) : TssaRun(args, args.y, workspace) {
     const int64_t batch = shape_.batch;
-    const auto given_or = [&](float* given, int64_t count) {
-      return given != nullptr ? given : arena_.take<float>(count);
+    const auto caller_or_arena = [&](float* buffer, int64_t count) {
+      return buffer != nullptr ? buffer : arena_.take<float>(count);
     };
-    energy_ = given_or(args.energy, batch * channels_);
-    moment_ = given_or(args.moment, batch * channels_);
-    pi_sum_ = given_or(args.pi_sum, batch * shape_.heads);
-    pi_ = given_or(args.pi, batch * shape_.heads * shape_.tokens);
+    energy_ = caller_or_arena(args.energy, batch * channels_);
+    moment_ = caller_or_arena(args.moment, batch * channels_);
+    pi_sum_ = caller_or_arena(args.pi_sum, batch * shape_.heads);
+    pi_ = caller_or_arena(args.pi, batch * shape_.heads * shape_.tokens);
   }
 
   void run(ParallelFor parallel, int threads) {
@@ -512,7 +517,7 @@ class ForwardRun : public TssaRun<TssaForwardArgs> {
   }
 
  private:
-  // A pass over a block, unless it holds nothing but padding.
+  // Runs a pass over a block, unless the block holds only padding.
   template <TssaPasses::Pass TssaPasses::*kPass>
   void step(int64_t sample, int64_t part) const {
     const WorkTimer timer(Work::kMixing);

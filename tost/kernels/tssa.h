@@ -9,18 +9,18 @@
 //   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
 //   y     = -(w Pi D),  D = 1 / (1 + S)
 //
-// lengths[b] is the valid length of sample b. Sums go over its first lengths[b] tokens alone; the
-// padding after them is not read and costs nothing, and y, pi and grad_w are 0 there. A sample of
-// length 0 has statistics 0.
+// lengths[b] is the valid length of sample b. Sums go over its first lengths[b] tokens. The padding
+// after them is not read and costs nothing; y, pi and grad_w are 0 there. A sample of length 0 has
+// statistics 0.
 //
 // Layout is token-major, as a projection leaves it: w[b, j, k P + i], with strides for batch and
 // token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even on
 // store); all arithmetic is float32, and sums over token blocks are carried in float64.
 //
 // Results do not depend on the number of threads, bit for bit: sums are formed per token block, the
-// blocks are cut from the shape and the sample's length alone, and their order of summation is
-// fixed. Nor do y, pi, the statistics and grad_w of a sample depend on its padding: they are, bit
-// for bit, those of its valid tokens alone. Different instruction sets (isa.h) agree to rounding.
+// blocks depend only on the shape and the sample's length, and their order of summation is fixed.
+// Nor do y, pi, the statistics and grad_w of a sample depend on its padding: they are, bit for bit,
+// those of the sample without it. Different instruction sets (isa.h) agree to rounding.
 //
 // Range: energies and second moments are held in float32, so |w| sqrt(N) up to 1.8e19 is exact to
 // rounding; beyond, E and S become inf, Pi tends to uniform and y to 0, as in the plain float32
@@ -33,7 +33,7 @@
 
 namespace tost::kernels {
 
-// float16 is known to the GPU's kernels alone.
+// Only the GPU's kernels take float16.
 enum class DType : uint8_t { kFloat32, kBfloat16, kFloat16 };
 
 struct TssaShape {
@@ -94,7 +94,7 @@ struct TssaBackwardArgs {
 int64_t tssa_forward_workspace(const TssaForwardArgs& args);
 int64_t tssa_backward_workspace(const TssaBackwardArgs& args);
 
-// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use: it steers the
+// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use. It changes the
 // schedule, not the result. Neither call allocates. Both throw a usage Error for a wrong TOST_ISA
 // (isa.h) and for nothing else.
 void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor parallel, int threads);
@@ -107,8 +107,7 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 
-// The forward in float64, one token after the other and without blocks: w and y [B, N, C]
-// contiguous.
+// The forward in float64: w and y [B, N, C] contiguous.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y);
 
 }  // namespace tost::kernels

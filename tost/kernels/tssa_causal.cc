@@ -23,7 +23,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "tost/kernels/rows-inl.h"
 
@@ -33,9 +35,37 @@ namespace tost::kernels {
 
 inline constexpr float kSmallestEnergy = 1e-12f;
 
-// What a pass sees: some tokens of one chunk of one sample, for a range of heads. Pointers are at
-// the first token and the first head of the range; channel arrays are [C], head arrays [H]. Rows of
-// [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
+// The definition in float64, one token after the other. Tests compare the kernels with it.
+void causal_reference(const TssaShape& shape, const float* w, const float* temp,
+                      const CausalBias& bias, double* y) {
+  const auto [batch, tokens, heads, width] = shape;
+  const int64_t channels = heads * width;
+  for (int64_t b = 0; b < batch; ++b) {
+    std::vector<double> energy(channels), moment(channels), pi(heads), pi_sum(heads);
+    for (int64_t t = 0; t < tokens; ++t, w += channels, y += channels) {
+      double sum = 0;
+      for (int64_t k = 0; k < heads; ++k) {
+        double logit = t < bias.covered(tokens)
+                           ? double(width) * bias.data[k * bias.length + bias.position + t]
+                           : 0;
+        for (int64_t c = k * width; c < (k + 1) * width; ++c) {
+          energy[c] += double(w[c]) * w[c];
+          logit += double(w[c]) * w[c] / std::max(energy[c], 1e-12);
+        }
+        sum += pi[k] = std::exp(temp[k] * logit);
+      }
+      for (int64_t k = 0; k < heads; ++k) pi_sum[k] += pi[k] /= sum;
+      for (int64_t c = 0; c < channels; ++c) {
+        moment[c] += pi[c / width] * w[c] * w[c];
+        y[c] = -w[c] * pi[c / width] / (1 + moment[c] / (pi_sum[c / width] + 1e-8));
+      }
+    }
+  }
+}
+
+// The arguments of a pass: some tokens of one chunk of one sample, for a range of heads. Pointers
+// are at the first token and the first head of the range; channel arrays are [C], head arrays [H].
+// Rows of [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
 struct CausalBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -83,7 +113,7 @@ struct CausalPasses {
   Pass grad_input;
   // total += rest, base = total, rest = 0 over n numbers.
   void (*fold)(double* total, float* rest, float* base, int64_t n);
-  // Makes stores that went past the caches visible to other threads.
+  // Makes streaming stores visible to other threads.
   void (*flush)();
 };
 
@@ -455,16 +485,16 @@ struct CausalPart {
 struct CausalPlan {
   CausalPlan(const TssaShape& shape, int64_t sample_window, int threads) {
     const int64_t row = std::max<int64_t>(1, shape.batch * shape.channels());
-    alone = threads == 1 || row * shape.tokens <= kLightWork;
-    by_sample = alone || shape.batch % threads == 0 || shape.batch >= 4 * threads;
-    slots = alone ? 1 : by_sample ? std::min<int64_t>(threads, shape.batch) : shape.batch;
+    serial = threads == 1 || row * shape.tokens <= kLightWork;
+    by_sample = serial || shape.batch % threads == 0 || shape.batch >= 4 * threads;
+    slots = serial ? 1 : by_sample ? std::min<int64_t>(threads, shape.batch) : shape.batch;
     const int64_t chunks = std::clamp<int64_t>(kWindowFloats / (row * kCausalChunk), 1,
                                                std::max<int64_t>(1, causal_chunks(shape.tokens)));
     window = by_sample ? sample_window : chunks * kCausalChunk;
   }
 
   bool by_sample;
-  bool alone;      // too little work to wake other threads for
+  bool serial;     // too little work to wake other threads for
   int64_t slots;   // workspaces: one a thread by sample, one a sample by window
   int64_t window;  // tokens; by sample `sample_window`, by window a multiple of the chunk
 };
@@ -498,7 +528,7 @@ class CausalRun {
         passes_->flush();
       }
     };
-    plan_.alone ? slots(0, plan_.slots) : parallel(plan_.slots, slots);
+    plan_.serial ? slots(0, plan_.slots) : parallel(plan_.slots, slots);
   }
 
   // By window. Calls heads(part) for ranges of heads that cover all heads of all samples.
@@ -731,7 +761,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
     const auto finish_heads = [&](int64_t first, int64_t last) {
       for (int64_t k = first; k < last; ++k) finish_head(k);
     };
-    plan_.alone ? finish_heads(0, shape_.heads) : parallel(shape_.heads, finish_heads);
+    plan_.serial ? finish_heads(0, shape_.heads) : parallel(shape_.heads, finish_heads);
   }
 
  private:

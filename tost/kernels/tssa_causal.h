@@ -9,7 +9,7 @@
 //   N_k   = sum_u Pi_uk,  M_ki = sum_u Pi_uk q_uki
 //   y     = -(w Pi D),  D = 1 / (1 + M / (N + 1e-8))
 //
-// Layout and storage as in tssa.h. Arithmetic is float32. A sum is kept as a float64 total up to
+// Layout and storage as in tssa.h. Arithmetic is float32. A sum consists of a float64 total up to
 // the chunk (kCausalChunk tokens, counted from the first token of the call) and a float32 rest
 // within it, so its error does not grow with the length; the state is float64.
 //
@@ -93,8 +93,8 @@ struct CausalBackwardArgs {
 int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
-// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use and that the
-// workspace was asked for: it steers the schedule, not the result. Neither call allocates. Both
+// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use and for which
+// the workspace was sized. It changes the schedule, not the result. Neither call allocates. Both
 // throw a usage Error for a wrong TOST_ISA (isa.h) and for nothing else. A sequence is spread over
 // at most H threads.
 void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor parallel,
@@ -109,5 +109,9 @@ void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor 
 // Where E is clamped to 1e-12 it is a constant and its terms leave the last sum.
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
+
+// The forward in float64, without a state: w and y [B, T, C] contiguous.
+void causal_reference(const TssaShape& shape, const float* w, const float* temp,
+                      const CausalBias& bias, double* y);
 
 }  // namespace tost::kernels

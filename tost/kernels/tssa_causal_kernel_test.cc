@@ -104,7 +104,7 @@ TEST(CausalKernel, AlignmentStridesAndThreadsChangeNothing) {
          {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5}, TssaShape{2, 300, 4, 32},
           TssaShape{3, 200, 3, 45}, TssaShape{5, 50, 300, 1}}) {
       SCOPED_TRACE(::testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
-                                      << shape.heads << "x" << shape.width);
+                                        << shape.heads << "x" << shape.width);
       const Result aligned = run(shape, 0, 0, 1);
       expect_same(aligned, run(shape, 1, 0, 1));
       expect_same(aligned, run(shape, 3, 5, 2));
@@ -144,6 +144,31 @@ TEST(CausalKernel, StateFollowsItsDefinition) {
       EXPECT_NEAR(state[2 * channels + k] / members, 1, 1e-6);
     }
   }
+}
+
+TEST(CausalKernel, OutputsAreThoseOfTheReference) {
+  for (const auto& isa : supported_isas()) {
+    force_isa(isa);
+    for (const TssaShape& shape : {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5},
+                                   TssaShape{1, 200, 2, 16}, TssaShape{3, 65, 4, 33}}) {
+      SCOPED_TRACE(::testing::Message() << isa << " " << shape.tokens << "x" << shape.width);
+      Padded w(shape, 0, 0), y(shape, 0, 0);
+      w.fill(1);
+      const auto temp = random_floats(shape.heads, 3);
+      auto bias = random_floats(shape.heads * 9, 4);
+      for (float& x : bias) x *= 0.05f;
+      CausalForwardArgs args;
+      args.shape = shape;
+      args.w = w.const_tokens(), args.y = y.tokens();
+      args.temp = temp.data(), args.bias = {bias.data(), 9, 2};
+      Workspace workspace(causal_forward_workspace(args, 1));
+      causal_forward(args, workspace.data, serial_for, 1);
+      std::vector<double> wanted(shape.batch * shape.tokens * shape.channels());
+      causal_reference(shape, w.storage.data(), temp.data(), args.bias, wanted.data());
+      for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(y.storage[i], wanted[i], 5e-6);
+    }
+  }
+  force_isa("auto");
 }
 
 TEST(CausalKernel, NothingToDo) {

@@ -1,4 +1,4 @@
-// What the tests of the kernels share: aligned workspaces, arrays among canaries, two threads.
+// Shared by the tests of the kernels: aligned workspaces, arrays among canaries, two threads.
 #pragma once
 
 #include <algorithm>

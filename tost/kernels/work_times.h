@@ -1,5 +1,6 @@
-// Where the processor time of inference goes, by kind of work: measured by the code that does it,
-// only while someone asks, at the cost of two looks at the clock for each piece. Free of torch.
+// Measures the processor time of inference by kind of work. The code that does the work measures
+// it, only while a measurement is active. A measured piece costs two reads of the clock. Free of
+// torch.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 namespace tost::kernels {
 
 enum class Work : uint8_t {
-  kProduct,   // matrix products alone
+  kProduct,   // only matrix products
   kFinish,    // what follows them: bias, activation, residual
   kNorm,      // layer norms
   kRounding,  // rows to int8
@@ -19,21 +20,34 @@ enum class Work : uint8_t {
 };
 constexpr int kWorkKinds = 6;
 // "products", "after products", ...
-const char* work_name(Work kind);
+inline const char* work_name(Work kind) {
+  constexpr const char* kNames[kWorkKinds] = {"products", "after products", "norms",
+                                              "rounding", "mixing",         "gathering"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 // Of the whole process.
 class WorkTimes {
  public:
-  static void start();  // from zero
-  // Seconds of each kind since start(), summed over threads. Whatever is under way counts not.
-  static std::array<double, kWorkKinds> stop();
+  static void start() {  // from zero
+    for (auto& count : nanoseconds_) count = 0;
+    on_ = true;
+  }
+  // Seconds of each kind since start(), summed over threads. Work that has begun before is not
+  // counted.
+  static std::array<double, kWorkKinds> stop() {
+    on_ = false;
+    std::array<double, kWorkKinds> seconds{};
+    for (size_t i = 0; i < seconds.size(); ++i) seconds[i] = 1e-9 * double(nanoseconds_[i]);
+    return seconds;
+  }
 
   static bool on() { return on_.load(std::memory_order_relaxed); }
 
  private:
   friend class WorkTimer;
-  static std::atomic<bool> on_;
-  static std::array<std::atomic<int64_t>, kWorkKinds> nanoseconds_;
+  inline static std::atomic<bool> on_ = false;
+  inline static std::array<std::atomic<int64_t>, kWorkKinds> nanoseconds_{};
 };
 
 // Counts the time of its scope; scopes do not nest.

@@ -13,7 +13,7 @@ double of(const std::array<double, kWorkKinds>& seconds, Work kind) {
   return seconds[static_cast<size_t>(kind)];
 }
 
-TEST(WorkTimes, CountsEveryThreadAndKindWhileAsked) {
+TEST(WorkTimes, CountsEveryThreadAndKindWhileActive) {
   { const WorkTimer before(Work::kNorm); }
   WorkTimes::start();
   const auto work = [] {

@@ -258,7 +258,7 @@ TEST_F(OfficialFile, ATruncatedFileIsRefusedWhereverItIsCut) {
   }
 }
 
-TEST_F(OfficialFile, AShapeWithoutBytesBehindItIsRefused) {
+TEST_F(OfficialFile, AShapeWithoutBytesIsRefused) {
   Pickled pickled;
   StateDict state = state_dict(*language);
   state.erase("transformer.wpe.weight");
@@ -300,11 +300,11 @@ TEST_F(OfficialFile, WeightsWithoutDescriptionInSafetensors) {
   config(R"({"architecture": "tost_x", "label_names": ["a", "b", "c"], "pretrained_cfg":
             {"input_size": [3, 32, 32], "mean": [0, 0, 0], "std": [1, 1, 1], "crop_pct": 0.9,
              "interpolation": "bilinear"}})");
-  const ModelInfo told = load_model_file(file).info;
-  EXPECT_EQ(told.config.image_size, 32);
-  EXPECT_EQ(told.preprocess.crop_ratio, 0.9);
-  EXPECT_EQ(told.preprocess.interpolation, "bilinear");
-  EXPECT_EQ(told.classes.back(), "c");
+  const ModelInfo described = load_model_file(file).info;
+  EXPECT_EQ(described.config.image_size, 32);
+  EXPECT_EQ(described.preprocess.crop_ratio, 0.9);
+  EXPECT_EQ(described.preprocess.interpolation, "bilinear");
+  EXPECT_EQ(described.classes.back(), "c");
   for (const char* bad : {"[]", "{", R"({"n_head": "two"})", R"({"n_head": 1e300})",
                           R"({"n_head": 12.5})", R"({"n_head": -1})", R"({"label_names": ["a"]})",
                           R"({"pretrained_cfg": {"input_size": [3]}})"}) {

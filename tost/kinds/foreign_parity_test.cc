@@ -61,11 +61,11 @@ TEST_P(OfficialVision, GivesTheLogitsOfItsSafetensors) {
   expect_same_weights(*loaded.model, folder / "state.safetensors");
 
   const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
-  const auto twin = make_image_classifier(loaded.info.config, WeightInit::kNone);
-  load_state_dict(*twin, load_safetensors(folder / "state.safetensors").tensors);
-  twin->eval();
+  const auto reference = make_image_classifier(loaded.info.config, WeightInit::kNone);
+  load_state_dict(*reference, load_safetensors(folder / "state.safetensors").tensors);
+  reference->eval();
   const torch::Tensor logits = loaded.model->forward(expected.at("input"));
-  EXPECT_LE((logits - twin->forward(expected.at("input"))).abs().max().item<double>(), 1e-6);
+  EXPECT_LE((logits - reference->forward(expected.at("input"))).abs().max().item<double>(), 1e-6);
   expect_recorded(logits, expected.at("logits"));
 }
 
@@ -105,11 +105,11 @@ TEST_P(OfficialLanguage, GivesTheLogitsOfItsSafetensors) {
   EXPECT_EQ(loaded.info.tokenizer, nullptr);
   expect_same_weights(*loaded.model, folder / "state.safetensors");
   const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
-  const auto twin = make_language_model(loaded.info.config, WeightInit::kNone);
-  load_state_dict(*twin, load_safetensors(folder / "state.safetensors").tensors);
-  twin->eval();
+  const auto reference = make_language_model(loaded.info.config, WeightInit::kNone);
+  load_state_dict(*reference, load_safetensors(folder / "state.safetensors").tensors);
+  reference->eval();
   const torch::Tensor logits = loaded.model->forward(expected.at("idx"));
-  EXPECT_LE((logits - twin->forward(expected.at("idx"))).abs().max().item<double>(), 1e-6);
+  EXPECT_LE((logits - reference->forward(expected.at("idx"))).abs().max().item<double>(), 1e-6);
   expect_recorded(logits, expected.at("logits"));
 }
 

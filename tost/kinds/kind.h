@@ -1,4 +1,4 @@
-// What a kind of model offers to code that takes models of any kind.
+// The interface of a kind of model to code that takes models of any kind.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct OpenedModel {
   Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
-// What a user may request, whatever is done with the model.
+// Settings that every use of a model shares.
 struct ModelRequest {
   std::string file;  // as for find_model_file()
   Weights weights = Weights::kRaw;
@@ -51,7 +51,7 @@ struct ScoreRequest : ModelRequest {
   std::string split;  // empty: the kind's default
   int64_t batch = 0;  // 0: the kind's default
   bool per_class = false;
-  // Of pictures.
+  // Settings of pictures.
   int64_t workers = 1;
   Corruption corruption{"", 3};
   std::function<void(int64_t done, int64_t total, const char* what)> progress = [](int64_t, int64_t,
@@ -71,13 +71,13 @@ struct ExplainRequest : ModelRequest {
   std::string data, data_format = "auto";  // of the statistics; "": what the run was trained on
   std::string split;                       // "": validation, else test
   int64_t samples = 256;                   // pictures or windows of each split
-  bool samples_given = false;
+  bool samples_set = false;
   std::vector<int64_t> layers, heads;  // from 1; empty: first, middle and last; all
   bool bound = false;                  // the variational bound too
-  // Of language models.
+  // Settings of language models.
   std::optional<std::string> text;  // the passage
   int64_t max_tokens = 400;         // of it
-  std::string tokenizer;            // "": the model's own
+  std::string tokenizer;            // "": the model's
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
   const std::atomic<bool>* stop = nullptr;
 };
@@ -100,8 +100,8 @@ inline std::string open_known_data(const ExplainRequest& request, bool known,
   return "";
 }
 
-// The configuration of the run that a model file lies in (RUN/checkpoints/STEP/FILE), if it does
-// and the run is of the form's kind, which its recipe tells.
+// The configuration of the run that contains a model file (RUN/checkpoints/STEP/FILE), if there is
+// one and its recipe is of the form's kind.
 template <class Config>
 std::optional<Config> run_config(const ConfigForm<Config>& form,
                                  const std::filesystem::path& model_file) {
@@ -124,7 +124,7 @@ struct PredictReport {
   std::vector<Prediction> predictions;
 };
 
-// A column of the table of presets: what it is called there, and in the preset's description.
+// A column of the table of presets: its title there, and its key in the preset's description.
 struct PresetColumn {
   const char *title, *key;
   int width;
@@ -141,16 +141,16 @@ struct PresetTable {
 struct Kind {
   std::string name;           // "vision", as model_kind() has it
   std::string label;          // before "model" in messages: "image"
-  std::vector<RunKind> runs;  // what can be trained; the first has the name of the kind
+  std::vector<RunKind> runs;  // the trainable kinds of runs; the first has the name of the kind
   PresetTable table;          // of the presets of all runs
   bool decodes = false;       // token by token, where a step is bound by reading the weights
   // A model file, of this program or of others. Throws data Errors as find_intact_model_file() and
   // for what does not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
-  // Scores a model file: "checkpoint", "model", "precision", "split", the scores, what was scored
-  // ("images") and "seconds"; null once stopped.
+  // Scores a model file: "checkpoint", "model", "precision", "split", the scores, the number of
+  // samples ("images") and "seconds"; null once stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
-  std::vector<std::string> data_keys;  // of the settings that say which generated data is scored
+  std::vector<std::string> data_keys;  // of the settings that select the generated data to score
   // Labels pictures or texts; null for kinds that do not.
   std::function<PredictReport(const PredictRequest& request)> predict;
   // The report of `tost explain` (docs/explain.md), null once stopped; null for kinds without one.

@@ -43,7 +43,7 @@ const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::st
              did_you_mean(name, all));
 }
 
-// What says of which kind a run is, and the kind it says.
+// Evidence of the kind of a run, and that kind.
 struct Hint {
   const RunKind* kind;
   std::string reason;  // "tost_gpt_char is a language model"
@@ -67,10 +67,10 @@ std::vector<Hint> hints(const json& values, bool saved) {
   if (!from.empty() && !saved) {
     const std::string files = model_kind(from);
     // A recipe distinguishes the kinds that write the same files.
-    const bool told =
+    const bool specific =
         !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
     const RunKind& kind = run_kind_named(files);
-    if (!told) found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
+    if (!specific) found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
   }
   if (!recipe.empty()) {
     const RunKind& kind = kind_with(&RunKind::recipes, "recipe", recipe);

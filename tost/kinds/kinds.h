@@ -17,14 +17,14 @@ namespace tost {
 
 const std::vector<Kind>& kinds();
 
-// Of a name that model_kind() gives.
+// The kind of a name of model_kind().
 const Kind& kind_named(const std::string& name);
 
 // Those of all kinds, in order.
 const std::vector<RunKind>& run_kinds();
 const RunKind& run_kind_named(const std::string& name);
 
-// What lies at this path is data for runs of this kind; null where nothing there tells.
+// The kind of runs that read the data at this path; null where nothing shows it.
 const RunKind* kind_of_data(const std::string& path);
 
 // From "recipe" and either the preset "model" or the file "from", which must agree; image models
@@ -42,7 +42,7 @@ struct QuantizeResult {
   double largest_error = 0, mean_error = 0;   // as in StoredWeights
 };
 
-// Those usage Errors of quantize_model() alone.
+// Only the usage Errors of quantize_model().
 void check_quantize_output(const std::filesystem::path& out, Precision precision);
 
 // Writes the model that `in` means (as for load_model_file, any layout that can be read) as a model

@@ -64,7 +64,7 @@ double largest_value(Precision precision) {
   return double((1 << (std::min<int64_t>(facts_of(precision).bits, 8) - 1)) - 1);
 }
 
-TEST_F(Quantize, FilesHoldFewBitsAndLoadAsTheNumbersTheyStandFor) {
+TEST_F(Quantize, FilesHoldFewBitsAndLoadAsTheirFloats) {
   for (const Precision precision : stored_precisions()) {
     const auto result = quantize(precision);
     EXPECT_EQ(result.kind, "language");
@@ -107,7 +107,7 @@ TEST_F(Quantize, RoundingAFileAgainChangesNothing) {
 }
 
 // An engine on the loaded numbers computes what one on the first numbers does.
-TEST_F(Quantize, EnginesFindTheSameWholeNumbersAgain) {
+TEST_F(Quantize, EnginesFindTheSameIntegersAgain) {
   for (const Precision precision : integer_precisions()) {
     quantize(precision);
     model_->eval();

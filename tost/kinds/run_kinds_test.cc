@@ -53,7 +53,7 @@ TEST(RunKind, RefusesNamesThatDoNotAgreeOrExist) {
   EXPECT_TRUE(mentions(usage_error({{"recipe", "gtp2"}}), "gpt2"));
 }
 
-TEST(RunKind, IsToldByData) {
+TEST(RunKind, IsRecognisedByData) {
   const testing::TempDir folder;
   const auto write = [&](const std::string& name, const std::string& text) {
     std::filesystem::create_directories((folder.path() / name).parent_path());

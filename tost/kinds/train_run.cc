@@ -13,7 +13,6 @@
 #include "tost/store/checkpoint_store.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
-#include "tost/train/same_run.h"
 #include "tost/train/shared_save.h"
 #include "tost/train/steps_within.h"
 
@@ -23,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// What a file of the run is to hold. Names of classes and paths may be any bytes.
+// The future content of a file of the run. Names of classes and paths may be any bytes.
 std::string file_text(const json& value, const char* file) {
   if (const auto text = exact_json_text(value, 2)) return *text + "\n";
   fail_data("A path or a class name is not UTF-8, so that ", file,
@@ -55,7 +54,7 @@ TrainResult go(const TrainRun& run, RunMode mode, const LoopConfig& loop, TrainT
   return trainer.train();
 }
 
-// After a failure, which is the one to be told of.
+// Called after a failure, which is the one to report.
 void restore_replaced(std::optional<RunFolder>& folder, TrainListener& listener) {
   try {
     if (folder && folder->finish())
@@ -69,13 +68,13 @@ RunMode mode_of(const TrainRun& run) {
   return !run.launch.empty() && made_by_launch(run.out, run.launch) ? RunMode::kResume : run.mode;
 }
 
-// What process 0 found in the folder, which it alone reads.
+// The state of the folder, which only process 0 reads.
 struct Found {
   RunMode mode = RunMode::kNew;
   std::optional<SavedRun> saved;
 };
 
-Found look(const TrainRun& run, std::optional<RunFolder>& folder) {
+Found inspect(const TrainRun& run, std::optional<RunFolder>& folder) {
   Found found{.mode = mode_of(run), .saved = {}};
   folder.emplace(run.out, found.mode, run.launch);
   if (found.mode == RunMode::kResume) found.saved = read_saved(run.out);
@@ -118,7 +117,7 @@ void on_all(Group* group, const std::function<void()>& work) {
   group == nullptr ? work() : group->together(work);
 }
 
-// Of several processes each takes the GPU that has its number on the machine.
+// With several processes each uses the GPU of its local rank.
 torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
   const torch::Device device = device_from_name(loop.device);
   if (loop.peer_backend == "nccl" && (device.is_cpu() || !built_with_nccl())) {
@@ -138,9 +137,10 @@ torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
                "; start as many processes a machine (torchrun --nproc-per-node ", gpu_count(),
                ").");
   }
-  const torch::Device own(torch::kCUDA, c10::DeviceIndex(group.local_rank()));
-  c10::impl::getDeviceGuardImpl(own.type())->setDevice(own);  // else all pin memory for the first
-  return own;
+  const torch::Device rank_device(torch::kCUDA, c10::DeviceIndex(group.local_rank()));
+  c10::impl::getDeviceGuardImpl(rank_device.type())
+      ->setDevice(rank_device);  // else all pin memory for the first
+  return rank_device;
 }
 
 void connect_gpus(Group& group, const LoopConfig& loop, torch::Device gpu,
@@ -183,13 +183,13 @@ Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listene
 
 TrainResult train_here(const TrainRun& run, TrainListener& listener,
                        const std::atomic<bool>* stop) {
-  std::optional<RunFolder> folder;  // of process 0 alone
+  std::optional<RunFolder> folder;  // only of process 0
   Found found;
   if (run.group == nullptr) {
-    found = look(run, folder);
+    found = inspect(run, folder);
   } else {
     const std::string text =
-        run.group->by_first([&] { return json_text(to_json(look(run, folder))); });
+        run.group->by_first([&] { return json_text(to_json(inspect(run, folder))); });
     found = found_from_json(parse_json(text, "what rank 0 found"));
   }
   Prepared prepared;
@@ -231,7 +231,7 @@ std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
     fail_usage("A time is turned into steps by a new run of one process; give max_steps instead.");
   std::optional<RunFolder> folder;
   TrainListener silent;
-  Prepared prepared = prepare(run, look(run, folder), silent);
+  Prepared prepared = prepare(run, inspect(run, folder), silent);
   try {
     return steps_within(minutes, prepared.loop, *prepared.task, stop);
   } catch (const DataTimeout&) {
@@ -240,13 +240,13 @@ std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
   }
 }
 
-// The others are told before this process is gone.
+// The others get the report before this process ends.
 TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
   if (run.group == nullptr) return train_here(run, listener, stop);
   TrainListener silent;
   try {
     return train_here(run, run.group->first() ? listener : silent, stop);
-  } catch (const ToldElsewhere&) {
+  } catch (const ReportedElsewhere&) {
     throw;
   } catch (const Error& error) {
     if (!run.group->leave(error) || run.group->first()) throw;

@@ -15,27 +15,27 @@ struct TrainRun {
   std::filesystem::path out;
   RunMode mode = RunMode::kNew;
   nlohmann::json values =
-      nlohmann::json::object();  // config file merged with flags; kResume: what is to change
-  // Of several processes that train together, each of which makes this call; null: one process.
+      nlohmann::json::object();  // config file merged with flags; kResume: the changes
+  // The group of processes that train together, each of which makes this call; null: one process.
   Group* group = nullptr;
   // Name of the launch that makes this call, of process 0; empty: none. A run in `out` that the
-  // same launch made is resumed, whatever the mode.
+  // same launch made is resumed in every mode.
   std::string launch = {};
   // As with a group, whose runs one process can repeat in this way; see LoopState.
   bool noise_by_batch = false;
   std::string build = {};  // of the program, which must be the same in all processes
 };
 
-// What is trained follows from the values (see choose_run_kind), or from the folder of a resumed
-// run. Layout of the folder: tost/store/run_layout.h. Throws usage and data Errors as described at
-// the configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
-// leaves no folder, or the one that it was to replace.
+// The values (see choose_run_kind), or the folder of a resumed run, select the kind. Layout of the
+// folder: tost/store/run_layout.h. Throws usage and data Errors as described at the configurations,
+// RunFolder, the tasks and Trainer. A new run that fails before its first step leaves no folder, or
+// the one that it was to replace.
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 
-// How many steps the new run, of one process, can take in about so many minutes on this machine:
-// steps_within() of it. Nothing once `stop` is set. Throws as train(); writes nothing to the run's
-// folder.
+// The number of steps that the new run, of one process, can take in about `minutes` on this
+// machine: steps_within() of it. Nothing once `stop` is set. Throws as train(); writes nothing to
+// the run's folder.
 std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
                                      const std::atomic<bool>* stop);
 

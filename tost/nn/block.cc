@@ -85,7 +85,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Run = std::function<Tensor(const Tensor&)>;
 
-// The generator as it was, and as it is now again afterwards.
+// Restores an earlier state of the generator, and the present one at the end of its scope.
 class Replayed {
  public:
   Replayed(at::Device device, const Tensor& state)
@@ -101,9 +101,9 @@ class Replayed {
   const Tensor now_;
 };
 
-// With the sums of the forward pass: backward on a GPU has a thread of its own.
-struct HeldRun : torch::CustomClassHolder {
-  explicit HeldRun(Run run) : run(std::move(run)) {}
+// With the sums of the forward pass: backward on a GPU runs on another thread.
+struct SavedRun : torch::CustomClassHolder {
+  explicit SavedRun(Run run) : run(std::move(run)) {}
   Run run;
   const TokenSums* sums = TokenSumsScope::current();
 };
@@ -114,7 +114,7 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
     context->save_for_backward({x});
     context->saved_data["random"] = generator_state(x.device());
     context->saved_data["autocast"] = at::autocast::is_autocast_enabled(x.device().type());
-    context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<HeldRun>(run));
+    context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<SavedRun>(run));
     const NoCastCache fresh;
     return run(x);  // gradients are off in here
   }
@@ -126,17 +126,17 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
           "none.");
     }
     const Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
-    const auto held =
-        c10::static_intrusive_pointer_cast<HeldRun>(context->saved_data["run"].toCapsule());
+    const auto saved =
+        c10::static_intrusive_pointer_cast<SavedRun>(context->saved_data["run"].toCapsule());
     Tensor y;
     {
       const Replayed random(x.device(), context->saved_data["random"].toTensor());
       const bool cast = context->saved_data["autocast"].toBool();
-      const TokenSumsScope sums(held->sums);
+      const TokenSumsScope sums(saved->sums);
       const DeviceAutocast autocast(cast ? Autocast::kBfloat16 : Autocast::kOff, x.device().type());
       const NoCastCache fresh;
       const torch::AutoGradMode with_gradients(true);
-      y = held->run(x);
+      y = saved->run(x);
     }
     y.backward(grads[0]);
     return {x.grad(), Tensor()};

@@ -17,7 +17,7 @@ namespace tost {
 enum class Recompute {
   kNone,
   kMlp,    // the hidden values of each MLP
-  kBlock,  // everything within a block: only its input is kept
+  kBlock,  // everything within a block: only its input is saved
 };
 
 struct BlockConfig {
@@ -61,14 +61,14 @@ class Block : public torch::nn::Module {
   Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer);
 
   // x [B, N, C] → [B, N, C]; fills `trace` unless it is null. The mixer gets `call`, with the
-  // trace's part of its own.
+  // mixer's part of the trace.
   torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr, MixerCall call = {});
 
   std::shared_ptr<LayerNorm> norm1, norm2;
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  // Where gradients are wanted, nothing is traced and no state is kept.
+  // For calls with gradients, without trace and state.
   Recompute recompute = Recompute::kNone;
 
  private:
@@ -78,7 +78,7 @@ class Block : public torch::nn::Module {
   double drop_path_, dropout_;
 };
 
-// Of a model, in the order of its layers.
+// The blocks of a model, in the order of its layers.
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
 
 // The width between the two maps of an MLP: floor(dim * ratio), where a ratio that was itself
@@ -95,9 +95,9 @@ Recompute recompute_from_name(const std::string& name);
 // Sets every block below `module`.
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
-// run(x), of which only x is kept; backward runs it again, from torch's generator and autocast as
-// they were: the same values and gradients bit for bit, but for Linears on 1 to 4 rows, whose
-// products without gradients round otherwise (few_rows.h). Gradients of other tensors that `run`
+// run(x), of which only x is saved. Backward runs it again with the same random numbers and
+// autocast: values and gradients are the same bit for bit, except of Linears on 1 to 4 rows, whose
+// products without gradients round differently (few_rows.h). Gradients of other tensors that `run`
 // reads go into their .grad at once: for backward(), not for torch::autograd::grad(), nor
 // differentiable (a usage Error). Without gradients of x it just runs. `run` lives as long as the
 // graph.

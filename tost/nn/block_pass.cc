@@ -63,36 +63,36 @@ void BlockPass::add_rows(const float* y, const torch::Tensor& gamma, Rows rows) 
 }
 
 void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
-  const ThreadScratch& own = scratch();
+  const ThreadScratch& local = scratch();
   const bool bytes = !as_float && products_ == Packing::kInt8;
   kernels::NormRowsArgs args = norm_args(norm, shift, rows);
-  args.y = own.normed;
+  args.y = local.normed;
   args.y_type = bytes                 ? kernels::RowType::kUint8
                 : as_float || !half() ? kernels::RowType::kFloat32
                                       : kernels::RowType::kBfloat16;
-  args.scale = own.scale;
-  args.zero = own.zero;
+  args.scale = local.scale;
+  args.zero = local.zero;
   kernels::norm_rows(args);
 }
 
 PackedRows BlockPass::normed_rows(const NormWeights& weights, const float* shift, Rows rows) const {
   norm(weights, shift, rows, /*as_float=*/false);
-  const ThreadScratch& own = scratch();
+  const ThreadScratch& local = scratch();
   if (products_ == Packing::kInt8) {
-    return {rows.count, own.normed, dim_, own.scale, own.zero};
+    return {rows.count, local.normed, dim_, local.scale, local.zero};
   }
-  return {.rows = rows.count, .data = own.normed, .stride = dim_};
+  return {.rows = rows.count, .data = local.normed, .stride = dim_};
 }
 
 // Stored tokens as a product wants them.
 PackedRows BlockPass::stored_rows(const void* data, int64_t width, int64_t count,
                                   Packing packing) const {
   if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
-  const ThreadScratch& own = scratch();
-  float* scale = own.scale + count;
-  int32_t* zero = own.zero + count;
-  kernels::quantize_rows({count, width, data, width, dtype(), own.bytes, width, scale, zero});
-  return {count, own.bytes, width, scale, zero};
+  const ThreadScratch& local = scratch();
+  float* scale = local.scale + count;
+  int32_t* zero = local.zero + count;
+  kernels::quantize_rows({count, width, data, width, dtype(), local.bytes, width, scale, zero});
+  return {count, local.bytes, width, scale, zero};
 }
 
 void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows rows,
@@ -118,7 +118,7 @@ void BlockPass::back(const TokenBlockWeights& block, Rows rows,
 // A part of the hidden columns at a time, as wide as it stays in the L2 cache.
 void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
                     const kernels::FetchAhead& next) const {
-  const ThreadScratch& own = scratch();
+  const ThreadScratch& local = scratch();
   const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
   const int64_t at_once = block.fc1.panels_within(kHiddenColumns);
   for (int64_t p = 0; p < panels; p += at_once) {
@@ -126,15 +126,15 @@ void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows ro
     const int64_t first = p * columns;
     const int64_t count = std::min(block.fc1.outputs(), last * columns) - first;
     block.fc1.run(x,
-                  {.data = own.hidden,
+                  {.data = local.hidden,
                    .stride = count,
                    .first_column = first,
                    .dtype = dtype(),
                    .activation = kernels::Activation::kGelu,
                    .next = block.fc2.ahead_of_inputs(first, count)},
-                  own.product, p, last);
-    block.fc2.accumulate(stored_rows(own.hidden, count, rows.count, block.fc2.packing()),
-                         stream(rows.first), dim_, first, count, own.product,
+                  local.product, p, last);
+    block.fc2.accumulate(stored_rows(local.hidden, count, rows.count, block.fc2.packing()),
+                         stream(rows.first), dim_, first, count, local.product,
                          last < panels ? block.fc1.ahead(last, last + at_once) : next);
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/base/rounding.h"
+#include "tost/base/checked.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
 #include "tost/nn/block.h"
@@ -28,7 +28,7 @@ bool packable(const torch::nn::Module& model);
 enum class EngineMixer : uint8_t {
   kTssa,    // by the kernel
   kNone,    // not at all
-  kModule,  // by the module's own forward
+  kModule,  // by the module's forward
 };
 
 struct TokenBlockWeights {
@@ -44,8 +44,8 @@ struct TokenBlockWeights {
   torch::Tensor gamma1, gamma2;  // [C]
 };
 
-// Copies, but for a mixer that is called as a module, which is shared. `name` stands before the
-// names of the block's tensors ("blocks.0.") in the data Error for weights that are not finite
+// Copies, but for a mixer that is called as a module, which is shared. `name` is the prefix of the
+// block's tensors ("blocks.0.") in messages. Throws a data Error for weights that are not finite
 // where they are to become integers.
 TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
 
@@ -88,7 +88,7 @@ class ScratchMemory {
 
 // Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
 struct ThreadScratch {
-  void* normed = nullptr;      // [T, C], what goes into a product
+  void* normed = nullptr;      // [T, C], the input of a product
   void* hidden = nullptr;      // [T, hidden]
   uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8: rows that were stored, for a product
   float* scale = nullptr;      // [2 T], int8: of normed and of stored rows
@@ -98,7 +98,7 @@ struct ThreadScratch {
   float* attention = nullptr;  // [H, 1 + N], of pictures
 };
 
-// What the tiles of a block want of it; the other pieces are null.
+// The pieces that the tiles of a block need; the others are null.
 ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
                             Packing products, int64_t product_bytes);
 
@@ -119,15 +119,15 @@ class BlockPass {
     int64_t first, count;
   };
 
-  // `products`: what the maps of the blocks compute with. `scratch`: one a thread, by its number.
+  // `products`: the precision of the maps of the blocks. `scratch`: one a thread, by its number.
   // `rows` and `scratch` outlive it.
   BlockPass(int64_t dim, Packing products, const BlockRows& rows,
             const std::vector<ThreadScratch>& scratch)
       : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
 
-  // From the stream to what the mixer reads, in `projected`; nothing for a module. `shift` [C] or
-  // null is added to the stream first. `next`, here and below: weights that this thread reads after
-  // the call, a hint.
+  // From the stream to the mixer's input, in `projected`; nothing for a module. `shift` [C] or null
+  // is added to the stream first. `next`, here and below: weights that this thread reads after the
+  // call, a hint.
   void front(const TokenBlockWeights& block, const float* shift, Rows rows,
              const kernels::FetchAhead& next = {}) const;
   // From the mixer's result in `mixed`, or for a module from the stream that has it, through the

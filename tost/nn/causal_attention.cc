@@ -41,23 +41,24 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
 
-// `kept` followed by `fresh` along the tokens. Appends in place if the rows of kept's buffer have
-// room and nothing else holds it, else moves to a buffer twice as long: a token costs no copy of
-// the cache.
-Tensor append(const Tensor& kept, const Tensor& fresh) {
-  if (!kept.defined() || kept.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
-  const int64_t width = fresh.size(3), old = kept.size(2), count = old + fresh.size(2);
-  const int64_t row = kept.stride(1);
-  const bool whole_rows = row > 0 && kept.stride(3) == 1 && kept.stride(2) == width;
-  const bool room = whole_rows && kept.storage_offset() % row + count * width <= row &&
-                    kept.use_count() == 1 && !torch::GradMode::is_enabled();
+// `cached` followed by `fresh` along the tokens. Appends in place if the buffer of `cached` has
+// room and no other owner, else moves to a buffer twice as long. So a token costs no copy of the
+// cache.
+Tensor append(const Tensor& cached, const Tensor& fresh) {
+  if (!cached.defined() || cached.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
+  const int64_t width = fresh.size(3), old = cached.size(2), count = old + fresh.size(2);
+  const int64_t row = cached.stride(1);
+  const bool whole_rows = row > 0 && cached.stride(3) == 1 && cached.stride(2) == width;
+  const bool room = whole_rows && cached.storage_offset() % row + count * width <= row &&
+                    cached.use_count() == 1 && !torch::GradMode::is_enabled();
   Tensor all;
   if (room) {
-    all = kept.as_strided({kept.size(0), kept.size(1), count, width}, kept.strides());
+    all = cached.as_strided({cached.size(0), cached.size(1), count, width}, cached.strides());
   } else {
-    auto buffer = torch::empty({kept.size(0), kept.size(1), 2 * count, width}, kept.options());
+    auto buffer =
+        torch::empty({cached.size(0), cached.size(1), 2 * count, width}, cached.options());
     all = buffer.narrow(2, 0, count);
-    all.narrow(2, 0, old).copy_(kept);
+    all.narrow(2, 0, old).copy_(cached);
   }
   all.narrow(2, old, fresh.size(2)).copy_(fresh);
   return all;
@@ -65,11 +66,11 @@ Tensor append(const Tensor& kept, const Tensor& fresh) {
 
 // The last `count` tokens of a cache; a copy unless one token came, so that dropped ones take no
 // memory after a prompt and cost none while writing.
-Tensor last_tokens(const Tensor& all, int64_t count, int64_t came) {
+Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   const int64_t first = std::max<int64_t>(0, all.size(2) - count);
   if (first == 0) return all;
-  const auto kept = all.narrow(2, first, all.size(2) - first);
-  return came == 1 ? kept : kept.clone(at::MemoryFormat::Contiguous);
+  const auto cached = all.narrow(2, first, all.size(2) - first);
+  return arrived == 1 ? cached : cached.clone(at::MemoryFormat::Contiguous);
 }
 
 // A sliding window by blocks of queries, each against the keys it may see: linear in the tokens.
@@ -95,15 +96,15 @@ Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tenso
   const int64_t window = config_.options.window, queries = q.size(2);
   Tensor k = k_new, v = v_new;
   if (state != nullptr) {
-    auto &kept_k = (*state)["k"], &kept_v = (*state)["v"];
-    k = append(kept_k, k_new.detach());
-    v = append(kept_v, v_new.detach());
-    kept_k = window > 0 ? last_tokens(k, window - 1, queries) : k;
-    kept_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
+    auto &cached_k = (*state)["k"], &cached_v = (*state)["v"];
+    k = append(cached_k, k_new.detach());
+    v = append(cached_v, v_new.detach());
+    cached_k = window > 0 ? last_tokens(k, window - 1, queries) : k;
+    cached_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
   }
   const int64_t keys = k.size(2);
-  const double own = config_.options.attention_dropout;
-  const double dropout = !is_training() ? 0 : own < 0 ? config_.dropout : own;
+  const double mixer_dropout = config_.options.attention_dropout;
+  const double dropout = !is_training() ? 0 : mixer_dropout < 0 ? config_.dropout : mixer_dropout;
   const bool cut = window > 0 && keys > window;
   if (cut && queries > 0) return windowed_attention(q, k, v, window, dropout);
   if (queries == 1) return at::scaled_dot_product_attention(q, k, v, {}, dropout);

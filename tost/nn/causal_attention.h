@@ -13,7 +13,7 @@ class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // What stands between the projections: q, k and v of the tokens [B, T, 3 C] → [B, T, C].
+  // Attention between the projections: q, k and v of the tokens [B, T, 3 C] → [B, T, C].
   torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
@@ -29,8 +29,8 @@ class CausalAttention : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// Scaled dot-product attention (torch's fused kernel). State: "k", "v" [B, H, tokens kept, P]; it
-// grows with the context, up to the window where there is one.
+// Scaled dot-product attention (torch's fused kernel). State: "k", "v" [B, H, cached tokens, P]; it
+// grows with the context, at most to the window.
 class CausalSoftmaxMixer : public CausalAttention {
  public:
   using CausalAttention::CausalAttention;

@@ -53,11 +53,11 @@ Tensor run_chunk(const Chunk& c, Tensor& memory) {
   auto overlap = torch::matmul(c.k, keys), seen = torch::matmul(c.q, keys).tril();
   auto known = torch::matmul(c.k, memory), out = torch::matmul(c.q, memory);
   if (decays) {
-    const auto kept = c.sum.exp();
+    const auto remaining = c.sum.exp();
     overlap = overlap * c.difference;
     seen = seen * c.difference;
-    known = known * kept;
-    out = out * kept;
+    known = known * remaining;
+    out = out * remaining;
   }
   const auto u = at::linalg_solve_triangular((overlap * c.beta).tril(-1), c.beta * (c.v - known),
                                              /*upper=*/false, /*left=*/true,
@@ -82,8 +82,8 @@ Tensor no_memory(const Tensor& k, const Tensor& v) {
   return torch::zeros({k.size(0), k.size(1), k.size(3), v.size(3)}, k.options());
 }
 
-// Outputs and memory are affine in the memory before. Columns of zeros as values that follow the
-// identity as memory give the linear part of both.
+// Outputs and memory are affine in the memory before. The identity as memory with zeros as values
+// gives the linear part of both.
 Tensor delta_of_places(const DeltaTokens& of, const TokenSums& sums) {
   const int64_t keys = of.k.size(3), values = of.v.size(3);
   const DeltaTokens wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,
@@ -114,7 +114,7 @@ Tensor in_turn(const Tensor& x) {
 
 Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& beta,
                   const Tensor& log_decay, Tensor* memory) {
-  const WithoutAutocast own_types;
+  const WithoutAutocast no_autocast;
   if (q.size(2) == 0) return q;
   if (const TokenSums* sums = TokenSumsScope::current(); sums != nullptr && memory == nullptr) {
     return delta_of_places({q, k, v, beta, log_decay}, *sums);

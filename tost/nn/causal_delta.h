@@ -1,6 +1,5 @@
-// The delta rule: a memory of P x P numbers a head in which a token replaces what is stored under
-// its key instead of adding to it (arXiv 2406.06484), forgetting by gates where wanted (arXiv
-// 2412.06464).
+// The delta rule: each head has a memory of P x P numbers. A token replaces the value stored under
+// its key instead of adding to it (arXiv 2406.06484); optional gates forget (arXiv 2412.06464).
 #pragma once
 
 #include "tost/nn/causal_mixer.h"

@@ -45,9 +45,9 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   const auto w = convolved(conv, parts[0], call);
   auto pi = membership(x), values = parts[1];
   if (call.lengths.defined()) {
-    const auto own = own_tokens(call.lengths, x.size(1)).unsqueeze(2);
-    pi = pi * own;
-    values = values.masked_fill(own.logical_not(), 0);
+    const auto valid = valid_tokens(call.lengths, x.size(1)).unsqueeze(2);
+    pi = pi * valid;
+    values = values.masked_fill(valid.logical_not(), 0);
   }
   if (call.trace != nullptr) {
     *call.trace = {w, (pi / double(config_.heads)).transpose(1, 2)};
@@ -97,8 +97,8 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
 
 namespace {
 
-// M and R of these tokens after the last one [B, H, P + 1], and what it leaves of those before
-// [H or 1, 1]. By pieces, so that products of single tokens take little memory.
+// M and R of these tokens after the last one [B, H, P + 1], and the factor of those before [H or 1,
+// 1]. By pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
   const auto options = call.pi.options().dtype(torch::kFloat);
@@ -113,39 +113,40 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   for (size_t i = 0; i < values.size(); ++i) {
     sum = sum + (weights[i] * values[i]).sum(1, /*keepdim=*/false, torch::kDouble);
   }
-  const auto kept = (rates * double(tokens)).exp();
-  return {torch::cat({sum, mass.unsqueeze(2)}, 2).to(torch::kFloat), kept};
+  const auto remaining = (rates * double(tokens)).exp();
+  return {torch::cat({sum, mass.unsqueeze(2)}, 2).to(torch::kFloat), remaining};
 }
 
 }  // namespace
 
-// The kernel sums what is here alone. One token before it, whose membership and values are such
-// that the sums after it are those of the places before, carries these and their gradient.
+// The kernel sums only the local tokens. A token is put before them, with membership and values
+// such that the sums after it are those of the places before. It carries these sums and their
+// gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
-  const auto [own, kept] = sums_at_end(call);
-  const auto before = decayed_state_before(sums, kept, own);  // [B, H, P + 1]
-  // Zero there; so every process takes part in the gradient of what was passed.
+  const auto [valid, remaining] = sums_at_end(call);
+  const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]
+  // Zero there, so that every process takes part in the gradient of the messages.
   if (sums.place == 0)
     return group_means(call, scale + before.sum().to(scale.scalar_type()), nullptr);
   const int64_t tokens = call.pi.size(1), width = before.size(2) - 1;
   const auto share = before.narrow(2, width, 1).clamp_min(1e-12).sqrt();  // [B, H, 1]
   const auto values = (before.narrow(2, 0, width) / share).flatten(1, 2).unsqueeze(1);
-  const auto behind = [](const Tensor& first, const Tensor& x) {
+  const auto append = [](const Tensor& first, const Tensor& x) {
     return torch::cat({first.to(x.scalar_type()), x}, 1);
   };
   const auto nothing = torch::zeros_like(values);
-  const MeansCall all{behind(nothing, call.base), behind(values, call.values),
-                      call.gate.defined() ? behind(nothing, call.gate) : call.gate,
-                      behind(share.transpose(1, 2), call.pi), call.log_rates};
+  const MeansCall all{append(nothing, call.base), append(values, call.values),
+                      call.gate.defined() ? append(nothing, call.gate) : call.gate,
+                      append(share.transpose(1, 2), call.pi), call.log_rates};
   return group_means(all, scale, nullptr).narrow(1, 1, tokens);
 }
 
 void GroupMeans::trace(const MeansCall& call, const Tensor* sums, MixerTrace& trace) const {
-  MeansCall alone = call;
-  alone.base = torch::zeros_like(call.values);
-  alone.gate = Tensor();
+  MeansCall values_only = call;
+  values_only.base = torch::zeros_like(call.values);
+  values_only.gate = Tensor();
   Tensor copy = sums != nullptr && sums->defined() ? sums->clone() : Tensor();
-  trace.group_means = forward(alone, sums != nullptr ? &copy : nullptr);
+  trace.group_means = forward(values_only, sums != nullptr ? &copy : nullptr);
   trace.values = call.values * scale;
 }
 

@@ -1,5 +1,5 @@
-// Causal mixer on first moments: what a group of earlier tokens says on average. Not in the paper;
-// see docs/language.md for where it comes from and what was measured.
+// Causal mixer on first moments: the mean of the earlier tokens of a group. Not in the paper;
+// docs/language.md has its origin and measurements.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// Running group means with a memory of their own length: first-moment token statistics.
+// Running group means with a learned memory length: first-moment token statistics.
 
 // How fast statistics forget, one rate a head; "none" keeps no parameter and forgets nothing. Rates
 // start on a ladder of horizons from 2 to 256 tokens, evenly spaced in their logarithm. "learned"
@@ -28,11 +28,11 @@ class ForgettingRates : public torch::nn::Module {
   torch::Tensor decay;
 };
 
-// y_t = (base_t + m_t) silu(gate_t), without a gate base_t + m_t, and
-// m_t = scale * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and
-// R_t = gamma R_{t-1} + pi_t^2 per head: the group's mean times the square root of how many tokens
-// it rests on, so that its size does not depend on the length of the memory, and a mean of few
-// tokens says less. Not in the paper. State: d + H numbers.
+// y_t = (base_t + m_t) silu(gate_t), without a gate base_t + m_t, and m_t = scale * M_t / sqrt(R_t
+// + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and R_t = gamma R_{t-1} + pi_t^2 per
+// head: the group's mean times the square root of the effective number of tokens. So its size does
+// not depend on the length of the memory, and a mean of few tokens counts less. Not in the paper.
+// State: d + H numbers.
 class GroupMeans : public torch::nn::Module {
  public:
   explicit GroupMeans(int64_t dim);
@@ -41,8 +41,8 @@ class GroupMeans : public torch::nn::Module {
   // dtype. What has_fused_means() accepts runs fused kernels, everything else products over chunks.
   torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
 
-  // For a trace: the scaled means alone, and the scaled values they are made of. `sums` as above,
-  // but it keeps its value.
+  // For a trace: the scaled means, and the scaled values they are made of. `sums` as above, but it
+  // keeps its value.
   void trace(const MeansCall& call, const torch::Tensor* sums, MixerTrace& trace) const;
 
   // The same in ATen on any device and floating dtype, as products over chunks of tokens.
@@ -51,15 +51,14 @@ class GroupMeans : public torch::nn::Module {
   torch::Tensor scale;  // [C], starts at 1
 
  private:
-  // By the fused kernels, of the tokens that lie in one of several places.
+  // By the fused kernels, for the tokens of one of several places.
   torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
 };
 
 // [u, v, g] = projections of x; w = convolution of u over tokens; pi = H softmax over heads of a
-// linear map of x; m = decayed group means of v (GroupMeans);
-// out = c_proj((w + m) * silu(g)). Membership is used for writing alone: it decides how long a
-// token is remembered, since every head forgets at its own rate.
-// State: "means" [B, H, P + 1] float64, and "conv".
+// linear map of x; m = decayed group means of v (GroupMeans); out = c_proj((w + m) * silu(g)).
+// Membership is only used for writing: it decides how long a token is remembered, since each head
+// has a different decay rate. State: "means" [B, H, P + 1] float64, and "conv".
 class CausalMeansMixer : public TokenMixer {
  public:
   explicit CausalMeansMixer(const CausalMixerConfig& config);

@@ -1,5 +1,5 @@
-// Token mixers of which a token learns from those before it alone. Each runs a whole sequence, a
-// chunk of it or a single token, given the state that came before.
+// Token mixers whose output depends only on the token and those before it. Each runs a whole
+// sequence, a chunk of it or a single token, from the state before it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct CausalMixerOptions {
   // Membership times H, so that a uniform one is 1.
   bool scale_pi = false;
   // First moments in addition to the second ones (TSSA): none; tokens: running membership-weighted
-  // means (GroupMeans) of the projected tokens; values: of a projection of their own.
+  // means (GroupMeans) of the projected tokens; values: of a separate projection.
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;
@@ -41,7 +41,7 @@ struct CausalMixerOptions {
   int64_t delta_steps = 1;
 };
 
-// What a mixer is built from. heads divides dim.
+// The arguments of a mixer's constructor. heads divides dim.
 struct CausalMixerConfig {
   int64_t dim = 0;    // C
   int64_t heads = 1;  // H
@@ -52,7 +52,7 @@ struct CausalMixerConfig {
 };
 
 std::vector<std::string> causal_mixer_names();
-// Those whose sequences may lie on several processes (token_sums_scope.h).
+// Those whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
 std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 
@@ -65,7 +65,7 @@ class CausalConv : public torch::nn::Module {
   CausalConv(int64_t channels, int64_t taps);
 
   // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:
-  // zeros) and becomes those before the next token; null: zeros before, nothing is kept.
+  // zeros) and becomes those before the next token; null: zeros before, nothing is returned.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
 
   torch::Tensor weight;  // [taps, C], the last row for the current token
@@ -93,7 +93,7 @@ void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 
 // `config` without the additions that the mixer does not have in hybrids.
-CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config);
+CausalMixerConfig supported_options(const std::string& name, CausalMixerConfig config);
 
 std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,
                                               const CausalMixerConfig& config);

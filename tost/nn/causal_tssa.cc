@@ -6,8 +6,8 @@
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
-#include "tost/ops/tssa_causal.h"
 #include "tost/ops/plain.h"
+#include "tost/ops/tssa_causal.h"
 
 namespace tost {
 
@@ -15,7 +15,7 @@ using torch::Tensor;
 
 namespace {
 
-// Of the first token of a call, which has so many.
+// The position of the first token of a call with this many tokens.
 int64_t position_of(const MixerCall& call, int64_t tokens) {
   return call.position + (call.state == nullptr ? first_position(tokens) : 0);
 }
@@ -93,7 +93,7 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& c
     pi = pi.transpose(1, 2);
   } else if (const TokenSums* sums = TokenSumsScope::current();
              sums != nullptr && call.state == nullptr) {
-    const WithoutAutocast own_types;  // the kernels sum over the tokens that are here alone
+    const WithoutAutocast no_autocast;  // the kernels sum only over local tokens
     const int64_t position = position_of(call, w.size(1));
     std::tie(y, pi, std::ignore) = tssa_causal_plain_part(w, temp, denom_bias, {}, position, sums);
   } else {

@@ -31,7 +31,7 @@ class CausalStatisticsMixer : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// State: "statistics" [B, 2C + H] float64, whatever the context; with decay "energy" [B, H, P] and
+// State: "statistics" [B, 2C + H] float64, for any context; with decay "energy" [B, H, P] and
 // "moments" [B, H, P + 1] instead; with means also "means" [B, H, P + 1].
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:

@@ -25,14 +25,14 @@ Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
   const Tensor index = targets.clamp_min(0).unsqueeze(1);
   const bool wide = logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kDouble;
   Tensor x = wide ? logits : logits.to(at::kFloat);
-  const Tensor kept = targets.ge(0).to(x.scalar_type()).unsqueeze(1);
+  const Tensor has_target = targets.ge(0).to(x.scalar_type()).unsqueeze(1);
   const Tensor picked = x.gather(1, index);
   const Tensor largest = x.amax(1, /*keepdim=*/true);
   x.sub_(largest).exp_();
   const Tensor sum = x.sum(1, /*keepdim=*/true);
-  const Tensor loss = ((sum.log() + largest - picked) * kept).sum();
+  const Tensor loss = ((sum.log() + largest - picked) * has_target).sum();
   if (!scale.has_value()) return loss;
-  x.mul_(kept * *scale / sum).scatter_add_(1, index, kept * scale->neg());
+  x.mul_(has_target * *scale / sum).scatter_add_(1, index, has_target * scale->neg());
   if (!wide) logits.copy_(x);
   return loss;
 }
@@ -102,7 +102,7 @@ LossAndGradients run(const Tensor& hidden, const Tensor& weight, const Tensor& t
   for (int64_t first = 0; first < rows; first += chunk) {
     add_chunk(result, hidden, weight, targets, first, std::min(chunk, rows - first), scale);
   }
-  result.loss /= counted;  // NaN where nothing is asked
+  result.loss /= counted;  // NaN without targets
   return result;
 }
 
@@ -127,7 +127,7 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
     const bool cast = at::autocast::is_autocast_enabled(device);
     const auto type = cast ? at::autocast::get_autocast_dtype(device) : hidden.scalar_type();
     const at::AutoDispatchBelowAutograd below;
-    const WithoutAutocast own_types;
+    const WithoutAutocast no_autocast;
     const LossAndGradients result =
         run(hidden.to(type), weight.to(type), targets, differentiate && hidden.requires_grad(),
             differentiate && weight.requires_grad(), logit_bytes);
@@ -146,7 +146,7 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
     // Looking at the factor would wait for a GPU.
     const bool one = gradients[0].is_cpu() && gradients[0].item<double>() == 1;
     const auto take = [&](const char* name, const char* type) {
-      // Moved out, so that the gradient is nobody else's and need not be copied into .grad.
+      // Moved out, so that the gradient has one owner and need not be copied into .grad.
       auto& slot = context->saved_data[name];
       if (slot.isNone()) fail_usage("The gradient of this loss can be taken once only.");
       Tensor value = std::move(slot).toTensor();

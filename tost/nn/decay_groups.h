@@ -17,12 +17,12 @@ struct DecayGroups {
   DecayGroup decayed, exempt;
 };
 
-// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt; as
-// the latter, the registers, which it does not have. `temp` is 2-D and therefore decayed (its
+// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt; so
+// are registers, which official models do not have. `temp` is 2-D and therefore decayed (its
 // declared exemption is never read there). Parameters without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
-// Of classifiers of sequences, which have no official training: the same rule. Tables of tokens and
+// The same rule for classifiers of sequences, which have no official training. Tables of tokens and
 // positions are decayed.
 DecayGroups sequence_decay_groups(const torch::nn::Module& model);
 

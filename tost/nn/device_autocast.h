@@ -22,7 +22,7 @@ class DeviceAutocast {
   }
   ~DeviceAutocast() {
     if (wanted_ == Autocast::kAsItIs) return;
-    // The cache holds bf16 copies of weights; kept longer it would survive an optimiser step.
+    // The cache holds bf16 copies of weights. It must not survive an optimiser step.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     if (wanted_ == Autocast::kBfloat16) at::autocast::set_autocast_dtype(device_, type_before_);
     at::autocast::set_autocast_enabled(device_, before_);
@@ -37,8 +37,8 @@ class DeviceAutocast {
   at::ScalarType type_before_ = at::kBFloat16;
 };
 
-// Casts of weights are not cached meanwhile: one made without gradients would cut the weight off
-// from its own.
+// Casts of weights are not cached meanwhile: a copy made without gradients would cut the weight off
+// from its gradient.
 class NoCastCache {
  public:
   NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {

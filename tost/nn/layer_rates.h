@@ -1,6 +1,6 @@
-// What each layer of a network does to its objective, in numbers: the variational bound, how far
-// the exact rate lies below it, the layer-wise compression of the paper's figure, and whether the
-// layer's own step lowers what it was derived from (arXiv 2412.17810, Theorem 1).
+// Measures the effect of each layer on its objective: the variational bound, its gap to the exact
+// rate, the layer-wise compression of the paper's figure, and whether the layer's step lowers the
+// objective it was derived from (arXiv 2412.17810, Theorem 1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,19 +28,19 @@ struct BoundAndExact {
 
 BoundAndExact bound_and_exact(const torch::Tensor& w, const torch::Tensor& pi, double scale);
 
-// Of one layer. Tensors are float64 [B], one entry a sample; all are undefined for a layer whose
-// mixer has no memberships, or for what was not wanted. z are the normalised tokens that go into
+// The rates of one layer. Tensors are float64 [B], one entry a sample; all are undefined for a
+// layer whose mixer has no memberships, or if not requested. z are the normalised input tokens of
 // the mixer, w their projection, pi their memberships; registers count as tokens, as they do in the
-// layer. In causal models the sums run over the whole passage with every token's own membership,
-// where the layer itself sums over the tokens so far.
+// layer. In causal models these sums run over the whole passage, each token with its membership.
+// The layer itself sums over the tokens so far.
 struct LayerRates {
-  // Of w and pi, as the layer saw them.
+  // Computed from w and pi of the layer.
   BoundAndExact released;  // scale 1, the f of the released layer
   BoundAndExact theory;    // scale C / eps^2: the theory's d / eps^2
 
   // layer_compression: before, of w; after, of the tokens after the mixer's residual, through this
-  // layer's own norm and projection (its bias and convolution included) once more, with the same
-  // pi. Always there.
+  // layer's norm and projection (bias and convolution included) once more, with the same pi. Always
+  // there.
   torch::Tensor compression_before, compression_after;
 
   // compression_bound at scale 1 of z U, without bias or convolution, pi held fixed: at the input
@@ -50,7 +50,7 @@ struct LayerRates {
   bool defined() const { return compression_before.defined(); }
 };
 
-// What is computed of LayerRates in addition to the compression.
+// The parts of LayerRates that are computed in addition to the compression.
 struct WantedRates {
   bool released = true, theory = true, objective = true;
 };

@@ -31,7 +31,7 @@ class Linear : public torch::nn::Module {
 
   torch::Tensor weight;               // [out, in]
   torch::Tensor bias;                 // [out], undefined without bias
-  std::shared_ptr<WorkingCopy> copy;  // null: none is kept
+  std::shared_ptr<WorkingCopy> copy;  // null: there is none
 };
 
 // A table of vectors, one a row [rows, dim], left uninitialised as Linear is.

@@ -32,7 +32,7 @@ torch::Tensor AttentionMixer::forward(const torch::Tensor& x, const MixerCall& c
   const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2);
   auto parts =
       qkv->forward(x).view({batch, tokens, 3, heads_, dim / heads_}).permute({2, 0, 3, 1, 4});
-  const auto valid = call.lengths.defined() ? own_tokens(call.lengths, tokens) : torch::Tensor();
+  const auto valid = call.lengths.defined() ? valid_tokens(call.lengths, tokens) : torch::Tensor();
   auto y = mix(parts[0], parts[1], parts[2], valid);
   return proj->forward(y.transpose(1, 2).reshape({batch, tokens, dim}));
 }
@@ -94,7 +94,7 @@ Tensor attend(const Tensor& w, const Tensor& valid) {
 // [B, 1, 1, N]; undefined for undefined lengths.
 Tensor valid_columns(const Tensor& lengths, int64_t tokens) {
   if (!lengths.defined()) return {};
-  return own_tokens(lengths, tokens).unsqueeze(1).unsqueeze(1);
+  return valid_tokens(lengths, tokens).unsqueeze(1).unsqueeze(1);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ Tensor complex_expm1(const Tensor& z) {
                         torch::exp(x) * torch::sin(y));
 }
 
-// Of equal chunks, with less than a token of padding for each. A longer chunk has fewer states to
-// carry, but matrices of its length squared, which pay off only over many tokens.
+// The length of equal chunks, with less than a token of padding for each. A longer chunk has fewer
+// states to carry, but matrices of its length squared, which pay off only over many tokens.
 int64_t chunk_length(int64_t batch, int64_t tokens) {
   const int64_t longest = batch * tokens <= 8192 ? 32 : batch * tokens <= 32'768 ? 64 : 128;
   const int64_t chunks = (tokens + longest - 1) / longest;
@@ -99,9 +99,10 @@ Tensor whole_kernel(const StateSpaceTerms& terms, const Tensor& impulse) {
   const int64_t length = impulse.size(1);
   const auto ahead = kernel(0);
   const auto same = ahead.narrow(1, 0, 1) + terms.skip.unsqueeze(1);
-  const auto behind = terms.output.size(0) > 1 ? kernel(1).narrow(1, 0, length - 1).flip(1)
-                                               : torch::zeros_like(ahead.narrow(1, 1, length - 1));
-  return torch::cat({behind, same, ahead.narrow(1, 1, length - 1)}, 1);
+  const auto backward = terms.output.size(0) > 1
+                            ? kernel(1).narrow(1, 0, length - 1).flip(1)
+                            : torch::zeros_like(ahead.narrow(1, 1, length - 1));
+  return torch::cat({backward, same, ahead.narrow(1, 1, length - 1)}, 1);
 }
 
 ChunkMatrices chunk_matrices(const StateSpaceTerms& terms, int64_t length,
@@ -125,13 +126,13 @@ ChunkMatrices chunk_matrices(const StateSpaceTerms& terms, int64_t length,
 Tensor state_after(const StateSpaceTerms& terms, const Tensor& tokens, const Tensor& before) {
   const auto all = powers(terms.rate, tokens.size(2) + 1);
   const auto impulse = terms.input.unsqueeze(1) * all.narrow(1, 0, tokens.size(2)).flip(1);
-  const auto own = torch::bmm(tokens.to(torch::kDouble), as_real(impulse));  // [C, B, 2 N]
-  const auto kept = before * all.select(1, tokens.size(2)).unsqueeze(1);
-  return (own + as_real(kept)).transpose(0, 1).contiguous().detach();
+  const auto added = torch::bmm(tokens.to(torch::kDouble), as_real(impulse));  // [C, B, 2 N]
+  const auto decayed = before * all.select(1, tokens.size(2)).unsqueeze(1);
+  return (added + as_real(decayed)).transpose(0, 1).contiguous().detach();
 }
 
 // [B, C, 2 N] → [C, B, 1, N] complex of `dtype`
-Tensor given_state(const Tensor& state, torch::ScalarType dtype) {
+Tensor initial_state(const Tensor& state, torch::ScalarType dtype) {
   return as_complex(state.to(dtype)).transpose(0, 1).unsqueeze(2);
 }
 
@@ -141,7 +142,8 @@ Tensor states_before(const Tensor& ends, const Tensor& rate) {
   const int64_t chunks = ends.size(2);
   if (chunks == 1) return torch::zeros_like(ends);
   const auto factor = rate.exp().to(ends.scalar_type()).unsqueeze(1).unsqueeze(1);
-  // Two chunks in a row are one of twice the length, and the same problem.
+  // Two chunks in a row are one of twice the length, which leaves the same problem with half as
+  // many chunks.
   const int64_t pairs = chunks / 2, firsts = chunks - pairs;
   const auto first = ends.slice(2, 0, chunks, 2), second = ends.slice(2, 1, chunks, 2);
   auto joined = factor * first.narrow(2, 0, pairs) + second;
@@ -172,7 +174,7 @@ Tensor mix_chunks(const StateSpaceTerms& terms, const Tensor& u, int64_t tokens,
   };
   Tensor before = ends(0);
   if (carried) {
-    const auto first = given_state(*state, u.scalar_type());
+    const auto first = initial_state(*state, u.scalar_type());
     before = states_before(torch::cat({first, before}, 2), rate).narrow(2, 1, chunks);
   } else {
     before = states_before(before, rate);
@@ -193,7 +195,7 @@ Tensor single_step(const StateSpaceTerms& terms, const Tensor& x, Tensor& state)
   const auto u = x.to(torch::kDouble).permute({2, 0, 1});  // [C, B, 1]
   auto next = terms.input.unsqueeze(1) * u;                // [C, B, N]
   if (state.defined()) {
-    next = next + terms.rate.exp().unsqueeze(1) * given_state(state, torch::kDouble).squeeze(2);
+    next = next + terms.rate.exp().unsqueeze(1) * initial_state(state, torch::kDouble).squeeze(2);
   }
   state = as_real(next).transpose(0, 1).contiguous().detach();
   const auto read = torch::real((terms.output[0].unsqueeze(1) * next).sum(-1, /*keepdim=*/true));
@@ -237,19 +239,19 @@ StateSpaceTerms StateSpace::terms() const {
 
 Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
   // Matrix products of float32 that autocast would make bfloat16.
-  const WithoutAutocast own_types;
+  const WithoutAutocast no_autocast;
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const int64_t batch = x.size(0), tokens = x.size(1), channels = x.size(2);
   if (tokens == 0) return x.permute({2, 0, 1}).to(dtype);
   const auto all = terms();
   if (tokens == 1 && state != nullptr) return single_step(all, x, *state).to(dtype);
   const int64_t length = chunk_length(batch, tokens);
-  const auto mix = [&](const StateSpaceTerms& own, const Tensor& of) {
+  const auto mix = [&](const StateSpaceTerms& added, const Tensor& of) {
     const auto u = channels_first(of.to(dtype), length);
-    const auto y = mix_chunks(own, u.view({of.size(2), batch, -1, length}), tokens, state);
+    const auto y = mix_chunks(added, u.view({of.size(2), batch, -1, length}), tokens, state);
     return y.view({of.size(2), batch, -1}).narrow(2, 0, tokens);
   };
-  // Without gradients a group of channels after the other: what lies between takes less memory.
+  // Without gradients one group of channels after another: intermediate values take less memory.
   const bool groups =
       !torch::GradMode::is_enabled() && state == nullptr && channels > kGroup && x.numel() > kSmall;
   if (!groups) return mix(all, x);
@@ -266,7 +268,7 @@ namespace {
 // y [C, B, T] as StateSpace gives it → [B, T, C] of `dtype` by GELU, `out` and GLU.
 Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
   const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
-  // The product reads its rows as columns of the memory they lie in: nothing is turned around.
+  // The product reads its rows as columns of their memory: nothing is transposed.
   const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
   y.reset();  // freed before the larger output is made
   return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});
@@ -282,7 +284,7 @@ SsmMixer::SsmMixer(const MixerConfig& config) {
 Tensor SsmMixer::forward(const Tensor& x, const MixerCall& call) {
   auto tokens = x;
   if (call.lengths.defined()) {
-    // Zeros leave both directions as if the sequence ended where it does.
+    // With zeros in the padding both directions see only the valid tokens.
     const auto padding =
         torch::arange(x.size(1), call.lengths.options()) >= call.lengths.unsqueeze(1);  // [B, N]
     tokens = x.masked_fill(padding.unsqueeze(2), 0);

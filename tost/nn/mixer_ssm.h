@@ -1,6 +1,6 @@
-// A diagonal state-space model a channel (S4D, arXiv 2206.11893) and the token mixers around it:
-// what the Long Range Arena's best results rest on. Linear in its input and in the number of
-// tokens.
+// A diagonal state-space model a channel (S4D, arXiv 2206.11893) and the token mixers around it.
+// The best results of the Long Range Arena are based on such models. Linear in its input and in the
+// number of tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// What each chunk starts from: X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m. ends [C, B, M, N]
+// The state before each chunk: X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m. ends [C, B, M, N]
 // complex; rate [C, N], complex128. Log-depth, linear work.
 torch::Tensor states_before(const torch::Tensor& ends, const torch::Tensor& rate);
 
@@ -20,11 +20,11 @@ struct StateSpaceTerms;
 
 struct StateSpaceShape {
   int64_t channels = 0;        // C
-  int64_t states = 16;         // N complex ones a channel, each standing for its conjugate too
+  int64_t states = 16;         // N complex ones a channel, each for its conjugate too
   bool bidirectional = false;  // a second set of output weights reads later tokens
 };
 
-// Every channel c with its own step Δ and rates A_n = -exp(log_a_real) + i a_imag, discretised by
+// Each channel c has a step Δ and rates A_n = -exp(log_a_real) + i a_imag, discretised by
 // zero-order hold with B = 1:
 //   a_n = exp(Δ A_n),  b_n = (a_n - 1) / A_n,  s_t = a s_{t-1} + b x_t,
 //   y_t = Σ_n 2 Re(C_n s_t,n) + d x_t.
@@ -46,7 +46,7 @@ class StateSpace : public torch::nn::Module {
   // x [B, T, C], floating → y [C, B, T], float32 (float64 for float64 x): channels first, as the
   // products leave it. `state` [B, C, 2 N] float64 holds s before the first token (undefined:
   // zeros), real and imaginary parts in turn, and becomes s after the last; no gradient flows
-  // through it. Null: zeros, nothing is kept. A state goes with one direction only.
+  // through it. Null: zeros, nothing is returned. Only models of one direction take a state.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* state = nullptr) const;
 
   // Multiply-adds of a sequence of `tokens` a token and channel.

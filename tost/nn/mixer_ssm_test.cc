@@ -39,11 +39,11 @@ TEST(SsmMixer, PaddingIsAsIfItWereNotThere) {
   const auto grad = torch::autograd::grad({sum}, {x})[0];
   for (size_t b = 0; b < lengths.size(); ++b) {
     const int64_t i = int64_t(b), n = lengths[b];
-    const auto alone = x.detach()[i].narrow(0, 0, n).unsqueeze(0).clone().requires_grad_();
-    const auto single = mixer->forward(alone, {})[0];
+    const auto separate = x.detach()[i].narrow(0, 0, n).unsqueeze(0).clone().requires_grad_();
+    const auto single = mixer->forward(separate, {})[0];
     EXPECT_TRUE(torch::allclose(y[i].narrow(0, 0, n), single, 1e-5, 1e-6)) << n;
     const auto wanted =
-        torch::autograd::grad({(single * weight.narrow(0, 0, n)).sum()}, {alone})[0][0];
+        torch::autograd::grad({(single * weight.narrow(0, 0, n)).sum()}, {separate})[0][0];
     EXPECT_TRUE(torch::allclose(grad[i].narrow(0, 0, n), wanted, 1e-5, 1e-5)) << n;
     EXPECT_EQ(grad[i].narrow(0, n, 300 - n).abs().sum().item<float>(), 0) << n;
   }

@@ -91,9 +91,9 @@ TEST(SubspaceMixers, CbsaPoolsNoPadding) {
   const std::vector<int64_t> lengths{150, 97, 20};
   const auto whole = mixer->forward(x, {.lengths = torch::tensor(lengths, torch::kLong)});
   for (int64_t i = 0; i < 3; ++i) {
-    const int64_t own = lengths[size_t(i)];
-    const auto alone = mixer->forward(x.narrow(0, i, 1).narrow(1, 0, own), {})[0];
-    EXPECT_TRUE(torch::allclose(whole[i].narrow(0, 0, own), alone, 1e-4, 1e-5)) << own;
+    const int64_t length = lengths[size_t(i)];
+    const auto separate = mixer->forward(x.narrow(0, i, 1).narrow(1, 0, length), {})[0];
+    EXPECT_TRUE(torch::allclose(whole[i].narrow(0, 0, length), separate, 1e-4, 1e-5)) << length;
   }
 }
 

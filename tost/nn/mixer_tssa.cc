@@ -4,8 +4,8 @@
 
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
-#include "tost/ops/tssa.h"
 #include "tost/ops/plain.h"
+#include "tost/ops/tssa.h"
 
 namespace tost {
 
@@ -30,12 +30,12 @@ TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
   temp = register_parameter("temp", torch::ones({config.heads, 1}));
 }
 
-// The kernels sum over the tokens that are here alone.
+// The kernels sum only over local tokens.
 std::tuple<torch::Tensor, torch::Tensor> TssaMixer::mix(const torch::Tensor& w,
                                                         const torch::Tensor& lengths) const {
   const TokenSums* sums = TokenSumsScope::current();
   if (sums == nullptr) return tssa(w, temp, lengths);
-  const WithoutAutocast own_types;
+  const WithoutAutocast no_autocast;
   return tssa_plain_part(w, temp, lengths, sums);
 }
 
@@ -48,7 +48,7 @@ torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) 
 torch::Tensor UniformMixer::between(const torch::Tensor& w, const MixerCall& call) {
   if (call.trace != nullptr) {
     auto pi = torch::full({w.size(0), heads_, w.size(1)}, 1.0 / heads_, w.options());
-    if (call.lengths.defined()) pi = pi * own_tokens(call.lengths, w.size(1)).unsqueeze(1);
+    if (call.lengths.defined()) pi = pi * valid_tokens(call.lengths, w.size(1)).unsqueeze(1);
     *call.trace = {w, pi};
   }
   return tssa_uniform(w, heads_, call.lengths, TokenSumsScope::current());
@@ -101,7 +101,7 @@ Tensor TssaTiedMixer::forward(const Tensor& x, const MixerCall& call) {
                    .transpose(1, 2);  // [B, H, N, P]
   Tensor padding;                     // [B, 1, N]
   if (call.lengths.defined()) {
-    padding = own_tokens(call.lengths, tokens).logical_not().unsqueeze(1);
+    padding = valid_tokens(call.lengths, tokens).logical_not().unsqueeze(1);
     split = split.masked_fill(padding.unsqueeze(-1), 0);
   }
   const auto squares = split.square();

@@ -45,7 +45,7 @@ class TssaMixer : public TokenStatisticsMixer {
                                                const torch::Tensor& lengths) const;
 };
 
-// The same with membership fixed to 1/H: what do learned groups buy?
+// The same with membership fixed to 1/H, to measure the gain of learned groups.
 class UniformMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
@@ -71,15 +71,15 @@ class NoMixer : public TokenStatisticsMixer {
 //   y_j = -step * sum_k U_k D_k U_k^T z_j Pi_kj,  D = f'(S) = 1 / (1 + S),
 // which is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with Pi held constant
 // (ops/coding_rate.h). f(x) = log(1 + x), that is eps^2 = d, as the released layer has it: its
-// tokens are normalised, so that second moments lie around 1. Neither an output matrix nor a bias:
+// tokens are normalised, so that second moments are around 1. Neither an output matrix nor a bias:
 // MixerConfig::qkv_bias is not used.
 class TssaTiedMixer : public TokenMixer {
  public:
   explicit TssaTiedMixer(const MixerConfig& config);
 
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // Orthonormal whatever `basis` is: its QR factor with a positive diagonal in R, the one choice
-  // that is continuous. Scaling basis changes nothing.
+  // Orthonormal for any `basis`: its QR factor with a positive diagonal in R, the one choice that
+  // is continuous. Scaling basis changes nothing.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
   void draw_weights() override;

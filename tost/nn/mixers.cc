@@ -24,7 +24,7 @@ std::shared_ptr<TokenMixer> make(const Config& config) {
 }
 
 // Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
-// work is left out, as in the usual counting.
+// operations are not counted, as usual.
 using Core = int64_t (*)(int64_t c, int64_t p, int64_t n);
 
 constexpr Core kNothing = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
@@ -53,7 +53,7 @@ enum Addition : unsigned {
   kMeans = 4,
   kScale = 8,
   kGate = 16,
-  kGateAlone = 32,  // not in hybrids: files of these from before attention had a gate have none
+  kGateOnly = 32,   // not in hybrids: files of these from before attention had a gate have none
   kAttention = 64,  // attention weights: their window and their dropout
   kDelta = 128,     // the delta rule: range of beta and steps of a token
 };
@@ -82,10 +82,10 @@ constexpr std::array kMixers{
     MixerEntry{"linear",
                {make<LinearAttentionMixer>, 4,
                 [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
-               {make<CausalLinearMixer>, kGateAlone, true}},
+               {make<CausalLinearMixer>, kGateOnly, true}},
     MixerEntry{"softmax",
                {make<SoftmaxMixer>, 4, kPairs},
-               {make<CausalSoftmaxMixer>, kGateAlone | kAttention}},
+               {make<CausalSoftmaxMixer>, kGateOnly | kAttention}},
     MixerEntry{
         "xca",
         {make<CrossCovarianceMixer>, 4, [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }}},
@@ -105,8 +105,8 @@ constexpr std::array kMixers{
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
 
-// Names in files and flags of earlier builds of 0.1.0: what they are called here; "" was dropped,
-// null never was there.
+// Names in files and flags of earlier builds of 0.1.0, and the names here; "" was dropped, null
+// never existed.
 struct OldName {
   std::string_view name;
   const char* both;
@@ -169,22 +169,22 @@ std::vector<std::string> names_where(const Wanted& wanted) {
   return names;
 }
 
-// Of the additions that are asked for, those that the mixer lacks.
-std::vector<std::string> lacking(const Causal& entry, const CausalMixerOptions& o,
-                                 bool hybrid = false) {
+// The requested additions that the mixer does not have.
+std::vector<std::string> missing_options(const Causal& entry, const CausalMixerOptions& o,
+                                         bool hybrid = false) {
   std::vector<std::string> names;
-  const auto look = [&](bool asked, unsigned addition, const char* option) {
-    if (asked && !entry.has(addition)) names.emplace_back(option);
+  const auto check = [&](bool requested, unsigned addition, const char* option) {
+    if (requested && !entry.has(addition)) names.emplace_back(option);
   };
-  look(o.bias_positions != -1, kBias, "bias_positions");
-  look(o.decay != "none", kDecay, "decay");
-  look(o.means != "none", kMeans, "means");
-  look(o.scale_pi, kScale, "scale_pi");
-  look(o.gate, hybrid ? kGate : kGate | kGateAlone, "gate");
-  look(o.window != 0, kAttention, "window");
-  look(o.attention_dropout != -1, kAttention, "attention_dropout");
-  look(o.beta_range != 1, kDelta, "beta_range");
-  look(o.delta_steps != 1, kDelta, "delta_steps");
+  check(o.bias_positions != -1, kBias, "bias_positions");
+  check(o.decay != "none", kDecay, "decay");
+  check(o.means != "none", kMeans, "means");
+  check(o.scale_pi, kScale, "scale_pi");
+  check(o.gate, hybrid ? kGate : kGate | kGateOnly, "gate");
+  check(o.window != 0, kAttention, "window");
+  check(o.attention_dropout != -1, kAttention, "attention_dropout");
+  check(o.beta_range != 1, kDelta, "beta_range");
+  check(o.delta_steps != 1, kDelta, "delta_steps");
   return names;
 }
 
@@ -241,7 +241,7 @@ int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, 
 }
 
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
-  const auto missing = lacking(find_causal_mixer(name), config.options);
+  const auto missing = missing_options(find_causal_mixer(name), config.options);
   check_heads(config.dim, config.heads);
   if (missing.empty()) return;
   fail_usage("The mixer '", name, "' has no ", missing[0], "; leave '", missing[0],
@@ -251,15 +251,16 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config) {
   check_heads(config.dim, config.heads);
-  const auto of_other = lacking(find_causal_mixer(other), config.options, /*hybrid=*/true);
-  for (const auto& option : lacking(find_causal_mixer(name), config.options, /*hybrid=*/true)) {
+  const auto of_other = missing_options(find_causal_mixer(other), config.options, /*hybrid=*/true);
+  for (const auto& option :
+       missing_options(find_causal_mixer(name), config.options, /*hybrid=*/true)) {
     if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
     fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option,
                " in a hybrid; leave '", option, "' at its default, or choose another mixer.");
   }
 }
 
-CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config) {
+CausalMixerConfig supported_options(const std::string& name, CausalMixerConfig config) {
   const auto& entry = find_causal_mixer(name);
   const CausalMixerOptions none;
   auto& o = config.options;

@@ -1,4 +1,4 @@
-// Where a module's parameters are, how much memory is left there, and its mode.
+// The device of a module's parameters, the memory available there, and the module's mode.
 #pragma once
 
 #include "tost/base/process_memory.h"
@@ -18,7 +18,7 @@ inline int64_t room_on(at::Device device) {
   return device.is_cpu() ? available_bytes() : free_device_bytes(device);
 }
 
-// Puts a module into evaluation mode while in scope, then back into its mode before.
+// Sets a module to evaluation mode while in scope, then restores its mode.
 class EvaluationMode {
  public:
   explicit EvaluationMode(torch::nn::Module& module)

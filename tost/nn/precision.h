@@ -1,4 +1,4 @@
-// How exactly a model computes: the table of precisions, their names, and scopes of them.
+// Precisions of a model's computation: their table, names and scopes.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace tost {
 // In the order of kPrecisions.
 enum class Precision : uint8_t { kFp32, kBf16, kInt8, kInt4 };
 
-// What code that takes any precision asks about one.
+// Properties of a precision.
 struct PrecisionFacts {
   const char* name;
   int64_t bits;                           // of a weight
   kernels::WeightType maps, tables;       // linear maps and token tables, in files and in decoding
   std::optional<Packing> packing;         // of the engines of classifiers; none: they lack it
-  std::optional<at::ScalarType> modules;  // that modules multiply in; none: engines alone have it
+  std::optional<at::ScalarType> modules;  // that modules multiply in; none: only engines have it
   double logit_error;  // largest on random weights, as a share of the largest logit
 };
 
@@ -48,7 +48,7 @@ constexpr const char* name_of(Precision precision) {
 using Precisions = std::vector<Precision>;
 Precisions all_precisions();
 Precisions stored_precisions();                 // that model files may hold instead of fp32
-Precisions integer_precisions();                // of engines alone
+Precisions integer_precisions();                // only of engines
 Precisions classifier_precisions(bool engine);  // by an engine, or by the modules
 
 std::vector<std::string> names_of(const Precisions& precisions);
@@ -58,10 +58,10 @@ std::string list_of(const Precisions& precisions, const char* last = ", ");
 std::optional<Precision> precision_named(const std::string& name,
                                          const Precisions& among = all_precisions());
 // Throws a usage Error that offers `known` for a text that names no precision. Whether a model can
-// compute in it is checked where it is to.
+// compute in it is checked later.
 Precision precision_from_name(const std::string& name, const Precisions& known = all_precisions());
 
-// Of the engines of classifiers. Throws a usage Error for a precision they lack.
+// The precisions of the engines of classifiers. Throws a usage Error for a precision they lack.
 Packing packing_of(Precision precision);
 
 // In messages, tables and JSON a precision is its name.

@@ -6,12 +6,20 @@
 
 namespace tost {
 
-// In the order in which they were added.
-const std::vector<std::string>& preset_names();
+class PresetNames {
+ public:
+  // Each kind adds its names before main(), next to its table of presets.
+  explicit PresetNames(const std::vector<std::string>& names) {
+    list().insert(list().end(), names.begin(), names.end());
+  }
+  // In the order in which they were added.
+  static const std::vector<std::string>& all() { return list(); }
 
-// Each kind adds its own before main(), next to its table of presets.
-struct PresetNames {
-  explicit PresetNames(const std::vector<std::string>& names);
+ private:
+  static std::vector<std::string>& list() {
+    static std::vector<std::string> names;
+    return names;
+  }
 };
 
 }  // namespace tost

@@ -49,8 +49,8 @@ Tensor padded_chunks(const Tensor& x, int64_t chunk) {
 
 Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
 
-// Sums before each chunk [B, chunks, H, 1, P] float64, from `ends`, each chunk's own sum at its end
-// [B, chunks, H, P].
+// Sums before each chunk [B, chunks, H, 1, P] float64, from `ends`, the sum of each chunk [B,
+// chunks, H, P].
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
                    const Tensor& carry) {
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
@@ -62,12 +62,12 @@ Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
 }
 
 Tensor sums_of_places(const Tensor& x, const Tensor& log_decay, const TokenSums& sums) {
-  const Tensor own = sums_of_part(x, log_decay, nullptr);
+  const Tensor local = sums_of_part(x, log_decay, nullptr);
   const int64_t last = x.size(1) - 1;
   const Tensor reach = decay_powers(log_decay, x.size(1), x.options());  // [H, T]
   const Tensor before =
-      decayed_state_before(sums, reach.select(1, last).unsqueeze(1), own.select(1, last));
-  return own + reach.transpose(0, 1).unsqueeze(2).unsqueeze(0) * before.unsqueeze(1);
+      decayed_state_before(sums, reach.select(1, last).unsqueeze(1), local.select(1, last));
+  return local + reach.transpose(0, 1).unsqueeze(2).unsqueeze(0) * before.unsqueeze(1);
 }
 
 Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
@@ -75,7 +75,7 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
   // Matrix products of float32 that autocast would make bfloat16.
-  const WithoutAutocast own_types;
+  const WithoutAutocast no_autocast;
   const int64_t chunk = std::min(kChunk, tokens);
   const auto wide = x.options().dtype(torch::kDouble);
   const auto parts = padded_chunks(x, chunk);  // [B, chunks, H, chunk, P]
@@ -87,11 +87,12 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
     const auto reach = decay_powers(log_decay, chunk, wide).unsqueeze(2);  // [H, chunk, 1]
     sums = sums + (reach * before).to(x.scalar_type());
     if (carry != nullptr) {
-      const auto own = torch::matmul(decay_matrix(log_decay, chunk, wide).narrow(1, inside - 1, 1),
-                                     parts.select(1, chunks - 1).to(torch::kDouble));
+      const auto local =
+          torch::matmul(decay_matrix(log_decay, chunk, wide).narrow(1, inside - 1, 1),
+                        parts.select(1, chunks - 1).to(torch::kDouble));
       const auto tail =
           decay_powers(log_decay, inside, wide).select(1, inside - 1).view({-1, 1, 1});
-      *carry = (tail * before.select(1, chunks - 1) + own).squeeze(2).detach();
+      *carry = (tail * before.select(1, chunks - 1) + local).squeeze(2).detach();
     }
   } else if (carry != nullptr) {
     *carry = ends.select(1, 0).detach();

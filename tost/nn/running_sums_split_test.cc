@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/comm/processes_test_util.h"
-#include "tost/comm/split_tokens.h"
+#include "tost/comm/sums.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 
@@ -34,11 +34,11 @@ TEST_P(SplitRunningSums, AreThoseOfOneProcess) {
       const Tensor expected = running_sums(whole, rate);
       const auto wanted = gradients(expected, whole, out);
 
-      const Tensor mine = x.narrow(1, begin, count).clone().requires_grad_();
+      const Tensor local = x.narrow(1, begin, count).clone().requires_grad_();
       const TokenSums sums = token_sums(group);
       const TokenSumsScope scope(&sums);
-      const Tensor got = running_sums(mine, rate);
-      auto found = gradients(got, mine, out.narrow(1, begin, count));
+      const Tensor got = running_sums(local, rate);
+      auto found = gradients(got, local, out.narrow(1, begin, count));
       const auto near = [](const Tensor& a, const Tensor& b) {
         return ((a - b).abs().max() / b.abs().max()).item<double>() < 1e-13;
       };

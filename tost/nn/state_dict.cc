@@ -17,7 +17,7 @@ std::vector<std::string> names_of(const StateDict& state) {
 }
 
 // The names in `wanted` that `have` lacks.
-std::vector<std::string> lacking(const StateDict& wanted, const StateDict& have) {
+std::vector<std::string> missing_names(const StateDict& wanted, const StateDict& have) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : wanted) {
     if (have.count(name) == 0) names.push_back(name);
@@ -32,12 +32,12 @@ std::string first_of(const std::vector<std::string>& names) {
 }
 
 void check_names(const StateDict& model, const StateDict& state) {
-  const auto missing = lacking(model, state);
+  const auto missing = missing_names(model, state);
   if (!missing.empty()) {
     fail_data("The checkpoint lacks ", first_of(missing), " of the model's ", model.size(),
               " tensors.", did_you_mean(missing[0], names_of(state)));
   }
-  const auto unexpected = lacking(state, model);
+  const auto unexpected = missing_names(state, model);
   if (!unexpected.empty()) {
     fail_data("The checkpoint holds ", first_of(unexpected), ", which the model does not have.",
               did_you_mean(unexpected[0], names_of(model)));

@@ -1,4 +1,4 @@
-// Parameters and buffers by checkpoint name, out of a module and into one.
+// Copies parameters and buffers by checkpoint name from a module and into one.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@ namespace tost {
 
 using StateDict = std::map<std::string, torch::Tensor>;
 
-// Detached tensors that share the module's memory: later training steps show through. Clone to
-// keep.
+// Detached tensors that share the module's memory: later training steps change them. Clone them to
+// store values.
 StateDict state_dict(const torch::nn::Module& module);
 
 // Copies every tensor in, converting between floating dtypes and across devices. Strict: a missing
@@ -20,10 +20,10 @@ StateDict state_dict(const torch::nn::Module& module);
 // data Error naming the tensor, and then nothing has been changed.
 void load_state_dict(torch::nn::Module& module, const StateDict& state);
 
-// Of all its tensors.
+// The state of all its tensors.
 int64_t tensor_bytes(const StateDict& state);
 
-// Numbers in all parameters; buffers are not counted.
+// The number of elements of all parameters; buffers are not counted.
 int64_t parameter_count(const torch::nn::Module& module);
 
 // State-dictionary names of the weights of all Linear maps below `module`.

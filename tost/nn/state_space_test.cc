@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tost/nn/mixer_ssm.h"
-#include "tost/testing/autocast.h"
+#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace state_space_test {

@@ -1,5 +1,5 @@
-// The exchangeable part of a block: how tokens of one sequence exchange information.
-// A mixer registers by name in mixers.cc; adding one touches its own file and that table.
+// The exchangeable part of a block: how tokens of one sequence exchange information. A mixer
+// registers by name in mixers.cc. Adding one touches its file and that table.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@ namespace tost {
 
 class Linear;
 
-// What one mixer call lets be seen. Tensors a mixer does not have stay undefined.
+// Traces of one mixer call. Tensors a mixer does not have stay undefined.
 struct MixerTrace {
   torch::Tensor w;   // projected tokens before mixing [B, N, C] (TSSA family)
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
   // Factor of the output of causal mixers with the addition `gate`, after its silu [B, T, C].
   torch::Tensor gate = {};
-  // Of causal mixers with group means, both times their scale [B, T, C]: the mean of each token's
-  // group after it, and the token's own values.
+  // Only causal mixers with group means, both multiplied by their scale [B, T, C]: the mean of each
+  // token's group after it, and the values of the token.
   torch::Tensor group_means = {}, values = {};
 };
 
-// What a causal mixer remembers of the tokens it has seen, by name; leading dimension B. TSSA's is
-// constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
+// The state of a causal mixer after the tokens it has read, by name; leading dimension B. TSSA's is
+// constant in size, softmax's grows with the context. An empty map means that no token was read.
 using MixerState = std::map<std::string, torch::Tensor>;
 
 // Tokens that are read together, so that the length of a text does not decide the memory.
 inline constexpr int64_t kPieceTokens = 2048;
 
-// Everything a call may bring in addition to its tokens. Null means: not wanted, costs nothing.
+// The optional arguments of a call. Null means not requested, and costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
   // Valid tokens of each sequence, the first ones [B] int64, 1 to N; the others are padding.
   // Undefined: all are valid. Causal mixers have no padding.
   torch::Tensor lengths = {};
-  // Of causal mixers. Null: x is a whole sequence and nothing is kept. Otherwise the state before
-  // x, replaced by that after x; no gradient flows through it.
+  // Only causal mixers. Null: x is a whole sequence and no state is returned. Otherwise the state
+  // before x, replaced by that after x; no gradient flows through it.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
 
@@ -49,7 +49,7 @@ struct MixerCall {
   }
 };
 
-// What a mixer is built from. heads divides dim.
+// The arguments of a mixer's constructor. heads divides dim.
 struct MixerConfig {
   int64_t dim = 0;       // C
   int64_t heads = 1;     // H
@@ -58,11 +58,11 @@ struct MixerConfig {
 
 class TokenMixer : public torch::nn::Module {
  public:
-  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Of causal mixers (causal_mixer.h)
-  // output t depends on tokens 0..t alone. The others are equivariant to permutations of the
-  // tokens, but for ssm and means, which read them in order, and cbsa beyond 64 tokens,
-  // which pools neighbours. What stands in padding changes no token of the sequence and gets no
-  // gradient from one; what comes out there is finite where the input is, and means nothing.
+  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. In causal mixers (causal_mixer.h)
+  // output t depends only on tokens 0..t. The others are equivariant to permutations of the tokens,
+  // except ssm and means, which read them in order, and cbsa above 64 tokens, which pools
+  // neighbours. Padding changes no token of the sequence and gets no gradient from one. The output
+  // at padding has no meaning; it is finite where the input is.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in
@@ -88,10 +88,10 @@ const std::string& mixer_of_block(const Config& c, int64_t index) {
 }
 
 std::vector<std::string> mixer_names();
-// Those whose sequences may lie on several processes (token_sums_scope.h).
+// Those whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
 
-// The name in use of a mixer that earlier builds of 0.1.0 called otherwise; other names as they are.
+// The present name of a mixer that earlier builds of 0.1.0 renamed; other names unchanged.
 std::string mixer_in_use(const std::string& name);
 
 // Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
@@ -107,8 +107,8 @@ void check_mixer(const std::string& name, const MixerConfig& config);
 // Checked as above. Weights are uninitialised (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
-// Multiply-adds of one call on one sequence of `tokens`, projections included; what tssa-tied
-// spends on orthonormal weights once a batch is not.
+// Multiply-adds of one call on one sequence of `tokens`, projections included; without the
+// orthonormal weights of tssa-tied, which are computed once a batch.
 int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
 
 }  // namespace tost

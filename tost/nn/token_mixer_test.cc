@@ -10,8 +10,8 @@
 #include "tost/base/error.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
-#include "tost/testing/autocast.h"
 #include "tost/testing/errors.h"
+#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace token_mixer_test {
@@ -50,8 +50,8 @@ TEST_P(EveryMixer, PermutingTokensPermutesTheOutput) {
 
 TEST_P(EveryMixer, SequencesOfABatchDoNotMeet) {
   const auto together = mixer_->forward(x_, {});
-  const auto alone = mixer_->forward(x_.narrow(0, 1, 1), {});
-  expect_near(together.narrow(0, 1, 1), alone);
+  const auto separate = mixer_->forward(x_.narrow(0, 1, 1), {});
+  expect_near(together.narrow(0, 1, 1), separate);
 }
 
 TEST_P(EveryMixer, TokensMeetUnlessTheNameSaysNo) {
@@ -78,15 +78,15 @@ TEST_P(EveryMixer, PaddingIsSeenByNoTokenAndGetsNoGradient) {
   const auto whole = mixer_->forward(x_, {.lengths = torch::tensor(lengths, torch::kLong)});
   EXPECT_TRUE(whole.isfinite().all().item<bool>());
   for (int64_t i = 0; i < kBatch; ++i) {
-    const int64_t own = lengths[size_t(i)];
-    const auto alone = mixer_->forward(x_.narrow(0, i, 1).narrow(1, 0, own), {})[0];
-    const auto found = whole[i].narrow(0, 0, own);
-    expect_near(found, alone);
+    const int64_t length = lengths[size_t(i)];
+    const auto separate = mixer_->forward(x_.narrow(0, i, 1).narrow(1, 0, length), {})[0];
+    const auto found = whole[i].narrow(0, 0, length);
+    expect_near(found, separate);
     const auto weight = torch::arange(found.numel()).cos().view(found.sizes());
     const auto grad = torch::autograd::grad({found}, {x_}, {weight}, /*retain_graph=*/true)[0];
-    const auto wanted = torch::autograd::grad({alone}, {x_}, {weight})[0];
+    const auto wanted = torch::autograd::grad({separate}, {x_}, {weight})[0];
     expect_near(grad, wanted);
-    EXPECT_EQ(grad[i].slice(0, own).count_nonzero().item<int64_t>(), 0) << i;
+    EXPECT_EQ(grad[i].slice(0, length).count_nonzero().item<int64_t>(), 0) << i;
   }
 }
 
@@ -265,7 +265,8 @@ TEST(TokenMixers, DroppedOnesAreRefusedWithTheBuildsThatReadThem) {
   for (const char* name :
        {"tssa-means", "tssa-group-means", "tssa-length-free", "tssa-running-means-uniform"}) {
     const auto found = testing::usage_error_of([&] { make_mixer(name, {.dim = 8, .heads = 2}); });
-    EXPECT_NE(found.find("was dropped; only earlier builds of tost 0.1.0"), std::string::npos) << name;
+    EXPECT_NE(found.find("was dropped; only earlier builds of tost 0.1.0"), std::string::npos)
+        << name;
   }
   const auto causal = testing::usage_error_of(
       [] { make_causal_mixer("tssa-means-uniform", {.dim = 8, .heads = 2, .block = 4}); });

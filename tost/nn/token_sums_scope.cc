@@ -30,7 +30,8 @@ int64_t first_position(int64_t tokens) {
 
 Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
   const Tensor ends = sums.gather(x.narrow(1, x.size(1) - count, count));
-  // Of no place, a sum that depends on `ends`: every process takes part in its gradient.
+  // In the first place a sum of nothing that depends on `ends`, so that every process takes part in
+  // its gradient.
   return ends.narrow(0, std::max<int64_t>(0, sums.place - 1), std::min<int64_t>(1, sums.place))
       .sum(0);
 }
@@ -47,10 +48,10 @@ Tensor state_before(const TokenSums& sums, const Tensor& a, const Tensor& b) {
   return state;
 }
 
-Tensor decayed_state_before(const TokenSums& sums, const Tensor& kept, const Tensor& own) {
-  const Tensor all = sums.gather(own);
+Tensor decayed_state_before(const TokenSums& sums, const Tensor& decay, const Tensor& local) {
+  const Tensor all = sums.gather(local);
   Tensor state = all.narrow(0, 0, 0).sum(0);
-  for (int64_t place = 0; place < sums.place; ++place) state = state * kept + all.select(0, place);
+  for (int64_t place = 0; place < sums.place; ++place) state = state * decay + all.select(0, place);
   return state;
 }
 

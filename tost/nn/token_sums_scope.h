@@ -1,4 +1,4 @@
-// Where a forward pass holds a part of every sequence's tokens.
+// Marks forward passes that hold a part of every sequence's tokens.
 #pragma once
 
 #include "tost/ops/token_sums.h"
@@ -6,8 +6,9 @@
 
 namespace tost {
 
-// While in scope, models of this thread hold a part of every sequence's tokens, the others being in
-// other places, in forward passes without a state and in their backward. Null: they hold all.
+// While in scope, models of this thread hold only a part of every sequence's tokens, in forward
+// passes without a state and in their backward. Other places hold the other tokens. Null: they hold
+// all.
 class TokenSumsScope {
  public:
   explicit TokenSumsScope(const TokenSums* sums);  // outlives it
@@ -21,7 +22,7 @@ class TokenSumsScope {
   const TokenSums* before_;
 };
 
-// The position of the first token here, where every place holds so many; 0 without a scope.
+// The position of the first local token, if every place holds `tokens`; 0 without a scope.
 int64_t first_position(int64_t tokens);
 
 // The last `count` tokens of the place before this one [B, count, C], from x [B, N, C], which holds
@@ -29,12 +30,12 @@ int64_t first_position(int64_t tokens);
 torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64_t count);
 
 // The state before the first token of this place, zeros before that of the first place, where the
-// tokens of a place make A S + B of a state S. a [..., P, P], b [..., P, Q] → [..., P, Q]. What is
-// passed does not grow with the tokens. Differentiable; every place is to use the result.
+// tokens of a place make A S + B of a state S. a [..., P, P], b [..., P, Q] → [..., P, Q]. The
+// messages do not grow with the tokens. Differentiable; every place must use the result.
 torch::Tensor state_before(const TokenSums& sums, const torch::Tensor& a, const torch::Tensor& b);
 
-// The same where the tokens of a place make kept S + own of it, element by element.
-torch::Tensor decayed_state_before(const TokenSums& sums, const torch::Tensor& kept,
-                                   const torch::Tensor& own);
+// The same where the tokens of a place make decay S + local of S, element by element.
+torch::Tensor decayed_state_before(const TokenSums& sums, const torch::Tensor& decay,
+                                   const torch::Tensor& local);
 
 }  // namespace tost

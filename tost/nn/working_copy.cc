@@ -10,11 +10,11 @@ namespace tost {
 
 using torch::Tensor;
 
-WorkingCopy::WorkingCopy(Tensor weight, bool own_gradient) : weight_(std::move(weight)) {
+WorkingCopy::WorkingCopy(Tensor weight, bool separate_gradient) : weight_(std::move(weight)) {
   const torch::NoGradGuard no_grad;
   values_ = weight_.detach().to(torch::kBFloat16);
   version_ = weight_._version();
-  values_.set_requires_grad(own_gradient && weight_.requires_grad());
+  values_.set_requires_grad(separate_gradient && weight_.requires_grad());
 }
 
 const Tensor& WorkingCopy::values() {
@@ -33,10 +33,10 @@ void WorkingCopy::note_written() {
 }
 
 std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module& module,
-                                                              bool own_gradients) {
+                                                              bool separate_gradients) {
   std::vector<std::shared_ptr<WorkingCopy>> copies;
   const auto keep = [&](const Tensor& weight, std::shared_ptr<WorkingCopy>& copy) {
-    copy = std::make_shared<WorkingCopy>(weight, own_gradients);
+    copy = std::make_shared<WorkingCopy>(weight, separate_gradients);
     copies.push_back(copy);
   };
   for (const auto& child : module.modules(/*include_self=*/false)) {
@@ -75,8 +75,8 @@ class ThroughCopy : public torch::autograd::Function<ThroughCopy> {
 Tensor product_weight(const Tensor& weight, const std::shared_ptr<WorkingCopy>& copy) {
   const Tensor values = working_values(copy);
   if (!values.defined()) return weight;
-  const bool own = values.requires_grad() || !weight.requires_grad();
-  return own || !torch::GradMode::is_enabled() ? values : ThroughCopy::apply(weight, values);
+  const bool direct = values.requires_grad() || !weight.requires_grad();
+  return direct || !torch::GradMode::is_enabled() ? values : ThroughCopy::apply(weight, values);
 }
 
 }  // namespace tost

@@ -1,5 +1,5 @@
 // bfloat16 copies of weight matrices for training under autocast, made once a step instead of at
-// every use. The float32 weights stay the truth: they alone are parameters, saved and averaged.
+// every use. Only the float32 weights are parameters, saved and averaged.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace tost {
 
 class WorkingCopy {
  public:
-  // `own_gradient`: gradients of products gather in the copy, as bfloat16, and take_gradient()
-  // gives them; otherwise they reach the weight's as float32.
-  WorkingCopy(torch::Tensor weight, bool own_gradient);
+  // `separate_gradient`: gradients of products accumulate in the copy, as bfloat16, and
+  // take_gradient() returns them. Otherwise they accumulate in the weight, as float32.
+  WorkingCopy(torch::Tensor weight, bool separate_gradient);
 
   const torch::Tensor& weight() const { return weight_; }
-  // Made again if the weight was written since, by in-place operations of torch or note_written().
+  // Renewed if the weight was written since, by in-place operations of torch or note_written().
   const torch::Tensor& values();
   // The copy, for code that writes it along with the weight and then calls note_written().
   torch::Tensor& target() { return values_; }
@@ -27,10 +27,10 @@ class WorkingCopy {
   uint32_t version_ = 0;
 };
 
-// Of every Linear below `module`, and of tables that serve as a matrix: made, or where there are
-// some replaced.
+// Makes or replaces the copies of every Linear below `module`, and of tables that are used as a
+// matrix.
 std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module& module,
-                                                              bool own_gradients);
+                                                              bool separate_gradients);
 
 // Its values, or undefined if there is none or autocast is off.
 torch::Tensor working_values(const std::shared_ptr<WorkingCopy>& copy);

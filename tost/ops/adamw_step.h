@@ -12,11 +12,12 @@ struct AdamWStep {
 };
 
 // Writes p, exp_avg, exp_avg_sq (float32) and `copy` (bfloat16) in one pass over memory; `gradient`
-// is float32 or bfloat16. All contiguous and of one size. The caller tells autograd of the writing.
+// is float32 or bfloat16. All contiguous and of one size. The caller marks the tensors as written
+// for autograd.
 void adamw_step(const AdamWStep& options, const at::Tensor& p, const at::Tensor& exp_avg,
                 const at::Tensor& exp_avg_sq, const at::Tensor& copy, const at::Tensor& gradient);
 
-// Of a contiguous float32 or bfloat16 tensor, in float64.
+// The sum of squares of a contiguous float32 or bfloat16 tensor, in float64.
 double sum_of_squares(const at::Tensor& x);
 
 }  // namespace tost

@@ -20,9 +20,9 @@ namespace tost {
 namespace {
 
 constexpr size_t kHeader = 64;
-constexpr size_t kSmallestKept = 128 << 10;
+constexpr size_t kMinCached = 128 << 10;
 constexpr size_t kHugePage = 2 << 20;
-constexpr int kUnkept = -1;  // class of blocks that go straight to malloc
+constexpr int kUncached = -1;  // class of blocks that go straight to malloc
 
 // Sizes m 2^(e-3), m in 8..15: class 8 e + (m - 8).
 int size_class_of(size_t bytes) {
@@ -72,7 +72,7 @@ int64_t default_limit() {
 
 }  // namespace
 
-// Lies in the 64 bytes before the data.
+// Stored in the 64 bytes before the data.
 struct BlockCache::Block {
   size_t requested;
   int size_class;
@@ -106,11 +106,11 @@ BlockCache::BlockCache() {
 void* BlockCache::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > class_bytes(kClasses - 1)) throw OutOfMemory(bytes);  // more than the classes reach
-  const bool kept = bytes >= kSmallestKept;
-  const int size_class = kept ? size_class_of(bytes) : kUnkept;
-  const size_t capacity = kept ? class_bytes(size_class) : bytes;
+  const bool cached = bytes >= kMinCached;
+  const int size_class = cached ? size_class_of(bytes) : kUncached;
+  const size_t capacity = cached ? class_bytes(size_class) : bytes;
   Block* block = nullptr;
-  if (kept) {
+  if (cached) {
     const std::lock_guard lock(mutex_);
     block = take_cached(size_class);
   }
@@ -134,7 +134,7 @@ void BlockCache::release(void* data) noexcept {
   if (data == nullptr) return;
   Block* block = Block::of(data);
   count_in_use(-static_cast<int64_t>(block->requested));
-  if (block->size_class == kUnkept) {
+  if (block->size_class == kUncached) {
     std::free(block);
     return;
   }

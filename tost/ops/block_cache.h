@@ -1,4 +1,4 @@
-// Memory for tensors that is kept when it is freed. A fresh 25 MB output costs 1 to 3 ms of page
+// Memory for tensors that is cached when it is freed. A fresh 25 MB output costs 1 to 3 ms of page
 // faults, more than the whole operator; a block from this cache costs none.
 #pragma once
 
@@ -12,15 +12,15 @@
 namespace tost {
 
 struct BlockCacheStats {
-  int64_t in_use_bytes = 0;  // asked for and not yet released
+  int64_t in_use_bytes = 0;  // allocated and not yet released
   int64_t peak_bytes = 0;    // highest in_use_bytes since the start or reset_peak()
-  int64_t cached_bytes = 0;  // released by the caller, kept here
+  int64_t cached_bytes = 0;  // released by the caller, cached here
   int64_t limit_bytes = 0;   // cached_bytes never exceeds it
   int64_t reused = 0;        // large blocks served from the cache
   int64_t fresh = 0;         // large blocks obtained from the system
 };
 
-// Says how much was asked for.
+// The message states the requested size.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(size_t bytes) {
@@ -32,10 +32,10 @@ class OutOfMemory : public std::bad_alloc {
   char text_[64];
 };
 
-// Blocks of 128 KiB and more are kept in classes an eighth of a power of two apart and given out
-// again, last released first. At the limit the block that was unused longest is freed. From 2 MiB
-// on blocks are aligned to huge pages and ask for them. Smaller blocks go straight to malloc.
-// Thread-safe; blocks may be released by another thread than the one that asked. Content of a block
+// Blocks of 128 KiB and more are cached in classes an eighth of a power of two apart and reused,
+// last released first. At the limit the block that was unused longest is freed. Blocks of 2 MiB and
+// more are aligned to huge pages and request them. Smaller blocks go straight to malloc.
+// Thread-safe; blocks may be released by another thread than the allocating one. Content of a block
 // is undefined.
 class BlockCache {
  public:
@@ -47,7 +47,7 @@ class BlockCache {
   void* allocate(size_t bytes);
   void release(void* data) noexcept;
 
-  void empty();  // gives every kept block back to the system
+  void empty();  // returns every cached block to the system
   void set_limit(int64_t bytes);
   void reset_peak();
   BlockCacheStats stats() const;
@@ -67,7 +67,7 @@ class BlockCache {
 
   mutable std::mutex mutex_;
   std::array<Block*, kClasses> by_class_{};  // last released first
-  Block* newest_ = nullptr;                  // all kept blocks by time of release
+  Block* newest_ = nullptr;                  // all cached blocks by time of release
   Block* oldest_ = nullptr;
   BlockCacheStats stats_;
 };

@@ -42,14 +42,14 @@ TEST_F(BlockCacheTest, AlignedAndWritableAtEverySize) {
 // out for more than it holds.
 TEST_F(BlockCacheTest, RefusesWhatNoClassHolds) {
   cache.release(cache.allocate(1 << 20));
-  const auto kept = cache.stats();
+  const auto stats_before = cache.stats();
   const size_t largest = size_t{15} << 44;
   for (const size_t bytes : {largest + 1, size_t{1} << 48, size_t{5} << 46, SIZE_MAX / 4,
                              SIZE_MAX - 63, largest, largest - 1}) {
     EXPECT_THROW(cache.allocate(bytes), std::bad_alloc) << bytes;
   }
-  EXPECT_EQ(cache.stats().in_use_bytes, kept.in_use_bytes);
-  EXPECT_EQ(cache.stats().reused, kept.reused);
+  EXPECT_EQ(cache.stats().in_use_bytes, stats_before.in_use_bytes);
+  EXPECT_EQ(cache.stats().reused, stats_before.reused);
   EXPECT_EQ(cache.stats().cached_bytes, 0);  // given back before the two that a class holds failed
 }
 
@@ -68,7 +68,7 @@ TEST_F(BlockCacheTest, GivesTheSameBlockAgain) {
   EXPECT_EQ(cache.stats().cached_bytes, 0);
 }
 
-TEST_F(BlockCacheTest, TheLimitHoldsAndTheOldestGoesFirst) {
+TEST_F(BlockCacheTest, TheLimitHoldsAndTheOldestIsEvictedFirst) {
   cache.set_limit(5 << 20);
   void* a = cache.allocate(2 << 20);
   void* b = cache.allocate(1 << 20);

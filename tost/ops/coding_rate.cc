@@ -98,9 +98,9 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Singular values that are mere rounding errors of
-// the largest count as 0, so that repeated tokens stay so at any size. Only values are asked of the
-// decomposition, so repeated and vanishing ones have their gradient.
+// logdet(I + aᵀa) over the last two dimensions. Singular values that are only rounding errors of
+// the largest count as 0, so that repeated tokens have the same rank at any scale. Only singular
+// values are computed, so repeated and vanishing ones have a gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);
   const auto safe = at::where(finite.unsqueeze(-1).unsqueeze(-1), a, at::zeros_like(a));
@@ -108,9 +108,9 @@ Tensor log_det(const Tensor& a) {
   const double rounding =
       std::numeric_limits<double>::epsilon() * double(std::max(a.size(-2), a.size(-1)));
   const auto least = values.detach().amax({-1}, /*keepdim=*/true) * rounding;
-  const auto kept = at::where(values > least, values, at::zeros_like(values));
+  const auto counted = at::where(values > least, values, at::zeros_like(values));
   const auto nan = at::full({}, std::numeric_limits<double>::quiet_NaN(), a.options());
-  return at::where(finite, at::log1p(kept.square()).sum(-1), nan);
+  return at::where(finite, at::log1p(counted.square()).sum(-1), nan);
 }
 
 // Each head's second moments, the diagonal of w_kᵀ Diag(pi_k) w_k / n_k: [..., H, P].

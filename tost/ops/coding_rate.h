@@ -1,7 +1,7 @@
-// Coding rates and their variational bound: what a token-statistics layer is derived from
-// (arXiv 2412.17810, Theorem 1 and its corollary). For measuring and for tests; everything is
-// computed in float64 whatever the input's dtype, and is deterministic. Differentiable in z, w and
-// u; pi counts as a constant, as in the derivation.
+// Coding rates and their variational bound: the objective that token-statistics layers are derived
+// from (arXiv 2412.17810, Theorem 1 and its corollary). For measuring and for tests; everything is
+// computed in float64 for every input dtype, and is deterministic. Differentiable in z, w and u; pi
+// counts as a constant, as in the derivation.
 //
 // f(x) = log(1 + scale * x). In the theory scale = d / eps^2; the released layer's D = 1 / (1 + S)
 // is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator gives it;
@@ -25,16 +25,16 @@ at::Tensor coding_rate(const at::Tensor& z, double scale);
 // groups in the whole space.
 at::Tensor compression_rate(const at::Tensor& z, const at::Tensor& pi, double scale);
 
-// The same inside each head's own coordinates: 1/2 sum_k n_k/N logdet(I + scale/n_k w_k^T
+// The same inside the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k w_k^T
 // Diag(pi_k) w_k). At most compression_bound(w, pi, scale), for any w; with equality where each
 // group's features are uncorrelated. At most compression_rate where w = z U, U orthonormal per
 // head; equal to it where every U_k is square.
 at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, double scale);
 
-// R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): what a layer descends on. A bound of
-// compression_rate (Theorem 1) where w = z U with U_k orthonormal and image(z_k) inside image(U_k).
-// With z U for w and orthonormal U_k, a step z - tau * gradient lowers it for every tau in
-// (0, 2 N / scale): f is concave, and each token's matrix sum_k pi_kj U_k D_k U_k^T is at most
+// R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): the objective of a layer's step. A
+// bound of compression_rate (Theorem 1) where w = z U with U_k orthonormal and image(z_k) inside
+// image(U_k). With z U for w and orthonormal U_k, a step z - tau * gradient lowers it for every tau
+// in (0, 2 N / scale): f is concave, and each token's matrix sum_k pi_kj U_k D_k U_k^T is at most
 // `scale`.
 at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double scale);
 

@@ -72,7 +72,7 @@ TEST(CompressionBound, IsABoundAndIsReachedAtEigenvectors) {
 }
 
 // The corollary for narrow heads: it takes groups that lie inside their subspaces.
-TEST(CompressionBound, HoldsForNarrowHeadsWhereGroupsLieInsideThem) {
+TEST(CompressionBound, HoldsForHeadsNarrowerThanGroups) {
   for (int seed = 0; seed < 30; ++seed) {
     torch::manual_seed(uint64_t(seed));
     const int64_t each = 8, dim = 9, width = 3, heads = 3;
@@ -93,7 +93,7 @@ TEST(CompressionBound, IsNoBoundOfGroupsOutsideTheirSubspace) {
   EXPECT_NEAR(value(compression_rate(z, pi, 1)), 0.5 * std::log(5), 1e-15);
 }
 
-TEST(HeadCompressionRate, LiesBelowTheBoundAndBelowTheWholeSpace) {
+TEST(HeadCompressionRate, IsBelowTheBoundAndBelowTheWholeSpace) {
   for (int seed = 0; seed < 60; ++seed) {
     torch::manual_seed(uint64_t(seed));
     const auto& c = kCases[size_t(seed) % kCases.size()];

@@ -1,4 +1,4 @@
-// What the tests of coding rates share.
+// Shared by the tests of coding rates.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ const at::Generator& default_generator(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
-// cuDNN would round what float32 convolutions multiply to ten bits, and fp32 is to mean fp32.
+// Otherwise cuDNN would round the inputs of float32 convolutions to ten bits.
 at::Device gpu(int64_t number) {
   at::globalContext().setAllowTF32CuDNN(false);
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
@@ -157,12 +157,12 @@ int64_t free_device_bytes(at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   size_t free = 0, all = 0;
   if (cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
-  int64_t kept = 0;
+  int64_t cached = 0;
   if (used(device)) {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-    kept = stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+    cached = stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
   }
-  return int64_t(free) + kept;
+  return int64_t(free) + cached;
 }
 
 int64_t device_peak_bytes(at::Device device) {

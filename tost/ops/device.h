@@ -16,8 +16,8 @@ bool built_with_cuda();
 int64_t gpu_count();
 
 // "cpu"; "cuda", the first GPU; "cuda:N"; "auto", the first GPU where torch sees one, else the CPU.
-// Throws a usage Error for other names and where there is no such GPU, saying why. From the first
-// GPU asked for on, float32 convolutions on all of them multiply float32, as matrix products do.
+// Throws a usage Error for other names and where there is no such GPU, saying why. Once a GPU was
+// requested, float32 convolutions on all GPUs multiply float32, as matrix products do.
 at::Device device_from_name(const std::string& name);
 
 // Whether our kernels run on GPUs of a compute capability. On older ones everything goes through
@@ -35,7 +35,7 @@ struct GpuFacts {
 };
 // Nothing in a build without CUDA, and where the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);
-// kernels_run_on() of that GPU alone, which takes microseconds; false without CUDA.
+// kernels_run_on() for that GPU only, which takes microseconds; false without CUDA.
 bool gpu_has_kernels(int64_t index);
 
 // Waits until all that was queued on the device is done.
@@ -45,12 +45,11 @@ void synchronize(at::Device device);
 // through pinned memory, and this does not wait for it.
 at::Tensor to_device(const at::Tensor& x, at::Device device);
 
-// Bytes that can still be had, those the allocator keeps for later included; of the CPU, and where
-// it cannot be told, 0.
+// Bytes that can still be allocated, those in the allocator's cache included; 0 for the CPU and
+// where unknown.
 int64_t free_device_bytes(at::Device device);
 
-// Most bytes that tensors on a GPU took at once since restart_device_peak(); 0 where it cannot be
-// told.
+// Most bytes that tensors on a GPU took at once since restart_device_peak(); 0 where unknown.
 int64_t device_peak_bytes(at::Device device);
 void restart_device_peak(at::Device device);
 

@@ -35,8 +35,8 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
                                                     : kernels::WeightType::kFloat32;
   args.x = wide.const_data_ptr<float>();
   args.weight = weight.const_data_ptr();
-  const auto own_bias = bias.defined() ? bias.contiguous() : bias;
-  args.bias = own_bias.defined() ? own_bias.const_data_ptr() : nullptr;
+  const auto dense_bias = bias.defined() ? bias.contiguous() : bias;
+  args.bias = dense_bias.defined() ? dense_bias.const_data_ptr() : nullptr;
   args.y = y.mutable_data_ptr<float>();
   kernels::linear_few_rows(args, torch_parallel);
   return y.to(x.scalar_type());

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/kernels/products/few_rows.h"
 #include "tost/kernels/isa.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -53,8 +53,8 @@ TEST(FewRows, CachedWeightsGiveTheSameBits) {
            {std::pair<int64_t, int64_t>{1, 1}, {63, 4}, {64, 9}, {129, 131}, {768, 31}}) {
         const auto x = torch::randn({4, inputs});
         const auto weight = torch::randn({outputs, inputs}).mul(40).to(dtype);
-        const auto own = dtype == torch::kChar ? torch::kFloat : dtype;
-        const auto bias = torch::randn({outputs}).to(own), scales = torch::rand({outputs});
+        const auto bias_type = dtype == torch::kChar ? torch::kFloat : dtype;
+        const auto bias = torch::randn({outputs}).to(bias_type), scales = torch::rand({outputs});
         torch::Tensor y[2];
         for (const bool cached : {false, true}) {
           y[cached] = torch::zeros({4, outputs});
@@ -78,7 +78,7 @@ TEST(FewRows, CachedWeightsGiveTheSameBits) {
 }
 
 // Against the plain product with the dequantised weight, in float64.
-TEST(FewRows, WholeNumberWeightsGiveTheDequantisedProduct) {
+TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
   const torch::NoGradGuard no_grad;
   torch::manual_seed(2);
   for (const auto& isa : kernels::supported_isas()) {
@@ -131,7 +131,7 @@ TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
   kernels::force_isa("auto");
 }
 
-TEST(FewRows, PartsAddOntoWhatStandsThere) {
+TEST(FewRows, PartsAddToThePreviousValues) {
   const torch::NoGradGuard no_grad;
   const auto x = torch::randn({2, 40}), weight = torch::randn({9, 40}), gamma = torch::randn({9});
   auto y = torch::randn({2, 9});

@@ -1,5 +1,5 @@
-// The arguments of the TSSA kernels from tensors, the same on every device. What the pointers point
-// to lives in the call; `empty(sizes, dtype)` makes the results.
+// The arguments of the TSSA kernels from tensors, the same on every device. The call owns the
+// memory that the pointers refer to; `empty(sizes, dtype)` makes the results.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -24,7 +24,7 @@ inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }
 
-// Of both forms: dL/dy, zeros where there is none, and dL/dPi or undefined.
+// Gradients of both forms: dL/dy, zeros where there is none, and dL/dPi or undefined.
 inline at::Tensor tokens_gradient(const OptionalTensor& grad_y, const at::Tensor& w) {
   return adjacent_channels(grad_y.has_value() ? grad_y->to(w.scalar_type()) : at::zeros_like(w));
 }
@@ -35,11 +35,11 @@ inline at::Tensor membership_gradient(const OptionalTensor& grad_pi) {
 struct TssaForwardCall {
   // `keep`: with the sums that backward needs.
   template <class Empty>
-  TssaForwardCall(const at::Tensor& w_any, const at::Tensor& temp_any, const at::Tensor& own,
-                  bool keep, Empty empty)
+  TssaForwardCall(const at::Tensor& w_any, const at::Tensor& temp_any,
+                  const at::Tensor& lengths_any, bool keep, Empty empty)
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
-        lengths(own),
+        lengths(lengths_any),
         y(empty(w.sizes(), w.scalar_type())) {
     const int64_t batch = w.size(0), channels = w.size(2), heads = temp.size(0);
     pi = empty({batch, heads, w.size(1)}, at::kFloat);
@@ -63,24 +63,24 @@ struct TssaForwardCall {
   kernels::TssaForwardArgs args;
 };
 
-struct TssaKept {
+struct TssaSaved {
   const at::Tensor &pi, &energy, &moment, &pi_sum;
 };
 
 struct TssaBackwardCall {
   template <class Empty>
   TssaBackwardCall(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
-                   const at::Tensor& w_any, const at::Tensor& temp_any, const TssaKept& kept,
-                   const at::Tensor& own, Empty empty)
+                   const at::Tensor& w_any, const at::Tensor& temp_any, const TssaSaved& saved,
+                   const at::Tensor& lengths_any, Empty empty)
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
-        lengths(own),
+        lengths(lengths_any),
         gy(tokens_gradient(grad_y, w)),
         gpi(membership_gradient(grad_pi)),
-        pi(kept.pi.contiguous()),
-        energy(kept.energy.contiguous()),
-        moment(kept.moment.contiguous()),
-        pi_sum(kept.pi_sum.contiguous()),
+        pi(saved.pi.contiguous()),
+        energy(saved.energy.contiguous()),
+        moment(saved.moment.contiguous()),
+        pi_sum(saved.pi_sum.contiguous()),
         grad_w(empty(w.sizes(), w.scalar_type())),
         grad_temp(empty(temp.sizes(), at::kFloat)) {
     args.shape = shape_of(w, temp.size(0));
@@ -111,7 +111,7 @@ struct CausalForwardCall {
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
         bias(float_values(denom_bias)),
-        state(given(before) ? before->contiguous() : at::Tensor()),
+        state(is_defined(before) ? before->contiguous() : at::Tensor()),
         y(empty(w.sizes(), w.scalar_type())) {
     const int64_t batch = w.size(0), heads = temp.size(0);
     args.shape = shape_of(w, heads);
@@ -137,7 +137,7 @@ struct CausalForwardCall {
   kernels::CausalForwardArgs args;
 };
 
-struct CausalKept {
+struct CausalSaved {
   const at::Tensor &pi, &carry, &pi_carry;
 };
 
@@ -145,16 +145,16 @@ struct CausalBackwardCall {
   template <class Empty>
   CausalBackwardCall(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
                      const at::Tensor& w_any, const at::Tensor& temp_any,
-                     const at::Tensor& denom_bias, int64_t position, const CausalKept& kept,
+                     const at::Tensor& denom_bias, int64_t position, const CausalSaved& saved,
                      Empty empty)
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
         bias(float_values(denom_bias)),
         gy(tokens_gradient(grad_y, w)),
         gpi(membership_gradient(grad_pi)),
-        pi(kept.pi.contiguous()),
-        carry(kept.carry.contiguous()),
-        pi_carry(kept.pi_carry.contiguous()),
+        pi(saved.pi.contiguous()),
+        carry(saved.carry.contiguous()),
+        pi_carry(saved.pi_carry.contiguous()),
         grad_w(empty(w.sizes(), w.scalar_type())),
         grad_temp(empty(temp.sizes(), at::kFloat)),
         grad_bias(empty(bias.sizes(), at::kFloat)) {

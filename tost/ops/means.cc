@@ -72,7 +72,7 @@ Tensor group_means_plain(const MeansCall& call, const Tensor& scale, Tensor* sum
 
 namespace {
 
-// The kernels' inputs; what they point to lives here.
+// The kernels' inputs, with the tensors that own their memory.
 struct MeansTensors {
   MeansTensors(const MeansCall& call, const Tensor& scale_any)
       : base(adjacent_channels(call.base)),
@@ -244,7 +244,7 @@ Tensor group_means(const MeansCall& call, const Tensor& scale, Tensor* sums) {
     return MeansFunction::apply(call.base, call.values, if_defined(call.gate), call.pi,
                                 if_defined(call.log_rates), scale, call.from_end, sums);
   }
-  const at::AutoDispatchBelowADInplaceOrView below;  // nothing is kept for backward
+  const at::AutoDispatchBelowADInplaceOrView below;  // nothing is saved for backward
   auto [y, after, carry] = run_means(call, scale, state_of(sums), /*keep=*/false);
   if (sums != nullptr) *sums = after;
   return y;

@@ -9,9 +9,8 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/base/rounding.h"
-#include "tost/kernels/products/pair_rows.h"
 #include "tost/kernels/products/panel_rows.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
@@ -23,7 +22,7 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-// Columns a panel: what the microkernel keeps in registers, and sums that stay in cache. 96 columns
+// Columns a panel: the microkernel's registers hold them, and their sums stay in cache. 96 columns
 // read the rows less often than 64; a last narrow panel would cost more than that gains.
 int64_t columns_of_panel(Packing packing, int64_t outputs) {
   if (packing == Packing::kFloat32) return kernels::kPanelColumns;
@@ -31,10 +30,10 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
 }
 // Rows of a tile at most, for the same reason.
 constexpr int64_t kTileRows = 400;
-// More of them could sum up to beyond int32.
-constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
+// Sums of more inputs could exceed int32.
+constexpr int64_t kMaxInt8Inputs = 0x7fffffff / (255 * 127);
 
-// How many inputs stand side by side in the layout of the matrix units.
+// Number of adjacent inputs in the layout of the matrix units.
 int64_t group_of(Packing packing) {
   return packing == Packing::kFloat32 ? 1 : packing == Packing::kBfloat16 ? 2 : 4;
 }
@@ -83,7 +82,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
     fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
                " values.");
   }
-  const bool fits = packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs;
+  const bool fits = packing != Packing::kInt8 || inputs_ <= kMaxInt8Inputs;
   pairs_ = packing == Packing::kInt8 && fits && inputs_ % 2 == 0 &&
            outputs_ % kernels::kPairColumns == 0 && int8_by_pairs();
   const int64_t group = pairs_ ? 2 : group_of(packing);
@@ -108,7 +107,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
 }
 
-// Leaves integers, or the floats they stand for if integers are not multiplied here.
+// Leaves integers, or the floats they encode if integers are not multiplied here.
 void PackedLinear::round_to_int8(at::Tensor& weight) {
   const QuantizedWeight rounded = quantize_int8(weight);
   column_scale_ = rounded.scales.to(at::kFloat).flatten().contiguous();
@@ -166,11 +165,11 @@ class PackedLinear::Run {
         first_input_(inputs.first),
         inputs_(inputs.count),
         biased_(biased && map.bias_.defined()) {
-    const bool whole_numbers = map.native_ && map.packing_ == Packing::kInt8;
+    const bool integers = map.native_ && map.packing_ == Packing::kInt8;
     if (map.packing_ == Packing::kInt8) {
       sums_ = static_cast<char*>(scratch) + aligned(map.outputs_ * 4);
     }
-    if (whole_numbers) add_up_columns(static_cast<int32_t*>(scratch));
+    if (integers) add_up_columns(static_cast<int32_t*>(scratch));
     if (map.packing_ == Packing::kFloat32 || (map.native_ && !map.pairs_)) return;
     const int64_t sums = std::min(x.rows, kTileRows) * map.panel_columns_ * 4;
     void* wide = static_cast<char*>(sums_) + aligned(sums);
@@ -181,7 +180,7 @@ class PackedLinear::Run {
     x_.stride = inputs_;
   }
 
-  // The panels [first, last) and what follows them.
+  // The panels [first, last) and their epilogue.
   void panels(int64_t first, int64_t last) const {
     if (map_.tiles_) return tiles(first, last);
     const int64_t whole = fused() ? std::min(last, map_.outputs_ / map_.panel_columns_) : first;
@@ -195,7 +194,7 @@ class PackedLinear::Run {
            inputs_ % kernels::kPanelInputs == 0;
   }
 
-  // Of all rows at once: there are no sums to keep in cache.
+  // For all rows at once, because there are no sums to hold in cache.
   void add_panel(int64_t index, float* sums, int64_t stride) const {
     const int64_t first = index * map_.panel_columns_;
     const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
@@ -242,7 +241,7 @@ class PackedLinear::Run {
     }
   }
 
-  // Of the weights of these inputs.
+  // The weights of these inputs.
   void add_up_columns(int32_t* part) {
     const auto* all = map_.column_sums_.const_data_ptr<int32_t>();
     const int64_t outputs = map_.outputs_;
@@ -325,7 +324,7 @@ class PackedLinear::Run {
     kernels::finish_rows(a);
   }
 
-  // What is made of sums of these rows and columns.
+  // The epilogue for the sums of these rows and columns.
   kernels::FinishRowsArgs following(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
     kernels::FinishRowsArgs a;
     a.rows = rows;

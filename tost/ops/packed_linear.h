@@ -1,6 +1,6 @@
-// y = x Wᵀ + b with the weight laid out once for the matrix units of this CPU, on tiles of rows:
-// what a network repeats for every batch is done once, and what follows the product (activation,
-// residual) is applied while its sums are in the L1 cache.
+// y = x Wᵀ + b with the weight laid out once for the matrix units of this CPU, on tiles of rows.
+// The layout is computed once, not for every batch, and the epilogue (activation, residual) is
+// applied while the sums are in the L1 cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tost/kernels/row_ops.h"
 #include "tost/kernels/products/tile_rows.h"
+#include "tost/kernels/row_ops.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {
@@ -19,18 +19,18 @@ struct PackedRows {
   int64_t rows = 0;
   const void* data = nullptr;
   int64_t stride = 0;             // in elements, at least `inputs`
-  const float* scale = nullptr;   // [rows], kInt8 alone
-  const int32_t* zero = nullptr;  // [rows], kInt8 alone
+  const float* scale = nullptr;   // [rows], only kInt8
+  const int32_t* zero = nullptr;  // [rows], only kInt8
 };
 
-// Where the result goes; see FinishRowsArgs.
+// The destination of the result; see FinishRowsArgs.
 struct PackedResult {
   void* data = nullptr;  // [rows, outputs], or fewer columns for a range of panels
   int64_t stride = 0;
   int64_t first_column = 0;  // of the whole result, the one that `data` begins with
   kernels::DType dtype = kernels::DType::kFloat32;
   kernels::Activation activation = kernels::Activation::kNone;
-  bool add = false;              // onto what stands there
+  bool add = false;              // adds to the previous values
   const float* gamma = nullptr;  // [outputs], with `add`
   // Weights that the thread wants next, see ahead(): a hint that products on tile units follow.
   kernels::FetchAhead next = {};
@@ -50,9 +50,9 @@ class PackedLinear {
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
-  // Whether a row's result is the same bit for bit whatever the number of rows.
+  // Whether a row's result is bit for bit the same for every number of rows.
   bool rows_alone() const { return tiles_; }
-  // Of the weights in memory.
+  // The size of the weights in memory.
   int64_t bytes() const;
 
   // Panels of columns, the unit in which the outputs of one product can be shared among threads.
@@ -66,9 +66,9 @@ class PackedLinear {
   int64_t scratch_bytes(int64_t rows) const;
 
   // The whole product of these rows on the calling thread, or its panels [first, last). Does not
-  // allocate after the first calls with a number of rows (kernels are compiled then and kept per
-  // thread). To rounding, a row's result does not depend on the number of rows; for the same
-  // number of rows it is the same bit for bit.
+  // allocate after the first calls with a number of rows (kernels are compiled then and cached per
+  // thread). To rounding, a row's result does not depend on the number of rows; for the same number
+  // of rows it is the same bit for bit.
   void run(const PackedRows& x, const PackedResult& result, void* scratch) const {
     run(x, result, scratch, 0, panels_);
   }

@@ -28,23 +28,22 @@ at::ScalarType tssa_accumulation_dtype(at::ScalarType w) {
   return w == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-Tensor own_tokens(const Tensor& lengths, const c10::SymInt& tokens) {
+Tensor valid_tokens(const Tensor& lengths, const c10::SymInt& tokens) {
   return at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
 }
 
 namespace {
 
-// What the formula makes of tokens x [B, H, N, P]; sums are over the tokens that a token sees, so
-// [B, H, 1, n] in both directions and [B, H, N, n] in the causal one.
+// Intermediate values of the formula for tokens x [B, H, N, P]. Sums are over the tokens that a
+// token sees, so [B, H, 1, n] in both directions and [B, H, N, n] in the causal one.
 struct Formula {
   Tensor q, pi, weighted;          // x^2, [B, H, N], Pi q
   Tensor energy, moment, members;  // E, S, N
   Tensor y;                        // [B, H, N, P]
 };
 
-// TSSA. A direction is two functions: `sum` adds each of some terms [B, H, N, n] up over the tokens
-// that a token sees, and `logits` makes a [B, H, N] from q and E. padding [B, 1, N] may be
-// undefined.
+// TSSA. A direction is two functions: `sum` adds up terms [B, H, N, n] over the tokens that a token
+// sees, and `logits` computes a [B, H, N] from q and E. padding [B, 1, N] may be undefined.
 template <class Sum, class Logits>
 Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, const Sum& sum,
                 const Logits& logits) {
@@ -62,7 +61,7 @@ Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, cons
   return f;
 }
 
-// w [B, N, C] as [B, H, N, P] of the dtype that sums have, and back.
+// w [B, N, C] as [B, H, N, P] of the sums' dtype, and back.
 Tensor by_head(const Tensor& w, const c10::SymInt& heads) {
   return w.to(tssa_accumulation_dtype(w.scalar_type()))
       .reshape_symint({w.sym_size(0), w.sym_size(1), heads, w.sym_size(2) / heads})
@@ -72,7 +71,7 @@ Tensor by_token(const Tensor& split, const Tensor& w) {
   return split.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type());
 }
 
-// Sums that the places of a sequence add up together, in one exchange; `add` is what they do.
+// Sums over all places of a sequence, in one exchange by `add`.
 template <class Add>
 std::vector<Tensor> exchanged(const std::vector<Tensor>& sums, const Add& add) {
   std::vector<int64_t> widths;
@@ -85,8 +84,8 @@ Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTenso
   check_tssa_inputs(w, temp, lengths);
   auto x = by_head(w, temp.sym_size(0));
   Tensor padding;
-  if (given(lengths)) {
-    padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
+  if (is_defined(lengths)) {
+    padding = valid_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
     x = x.masked_fill(padding.unsqueeze(-1), 0);
   }
   const auto sum = [&](const std::vector<Tensor>& terms) {
@@ -95,14 +94,14 @@ Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTenso
     return places == nullptr ? sums : exchanged(sums, places->total);
   };
   return formula(x, temp, padding, sum, [&](const Tensor&, const Tensor& energy) {
-    // A channel of zeros adds nothing to the logits, and nothing to their derivatives of any order.
+    // A channel of zeros adds nothing to the logits and to their derivatives of any order.
     const double infinity = std::numeric_limits<double>::infinity();
     const auto norm = energy.masked_fill(energy.eq(0), infinity).sqrt().clamp_min(1e-12);
     return (x / norm).square().sum(-1);
   });
 }
 
-// The biases of `tokens` positions from `position` on, [H, T, 1], 0 beyond the last there is.
+// The biases of `tokens` positions from `position` on, [H, T, 1], 0 after the last.
 Tensor bias_of_tokens(const Tensor& denom_bias, int64_t position, int64_t tokens) {
   const int64_t length = denom_bias.size(1);
   const int64_t begin = std::min(position, length);
@@ -120,7 +119,7 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
                int64_t position, const TokenSums* places) {
   const int64_t channels = w.size(2), heads = temp.size(0);
   const auto x = by_head(w, heads);
-  // Of q, Pi q and Pi, in the order in which the formula sums them.
+  // Sums of q, Pi q and Pi, in the order of the formula.
   const auto states = before.split_with_sizes({channels, channels, heads}, 1);
   size_t next = 0;
   const auto sum = [&](const std::vector<Tensor>& terms) {
@@ -141,7 +140,7 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
 }
 
 Tensor state_or_zeros(const Tensor& w, const Tensor& temp, const OptionalTensor& state) {
-  if (given(state)) return state->detach();
+  if (is_defined(state)) return state->detach();
   return at::zeros({w.size(0), 2 * w.size(2) + temp.size(0)}, w.options().dtype(at::kDouble));
 }
 
@@ -154,8 +153,8 @@ Tensor state_after(const Formula& f, const Tensor& before) {
   return before + at::cat({total(f.q), total(f.weighted), total(f.pi)}, 1);
 }
 
-// The gradients of `inputs` through the outputs that `form` makes of them. The operators call it
-// below autograd, which is switched on for it.
+// The gradients of `inputs` through the outputs of `form`. The operators call this below autograd,
+// so it enables autograd.
 template <class Form>
 variable_list gradients(const Form& form, variable_list inputs, const OptionalTensor& grad_y,
                         const OptionalTensor& grad_pi) {
@@ -166,8 +165,8 @@ variable_list gradients(const Form& form, variable_list inputs, const OptionalTe
   for (Tensor& each : inputs) each = each.detach().requires_grad_();
   const auto [y, pi] = form(inputs);
   variable_list outputs, grads;
-  if (given(grad_y)) outputs.push_back(y), grads.push_back(grad_y->to(y.scalar_type()));
-  if (given(grad_pi)) outputs.push_back(pi), grads.push_back(grad_pi->to(pi.scalar_type()));
+  if (is_defined(grad_y)) outputs.push_back(y), grads.push_back(grad_y->to(y.scalar_type()));
+  if (is_defined(grad_pi)) outputs.push_back(pi), grads.push_back(grad_pi->to(pi.scalar_type()));
   variable_list found(inputs.size());
   if (!outputs.empty()) {
     found = torch::autograd::grad(outputs, inputs, grads, /*retain_graph=*/{},
@@ -268,12 +267,12 @@ Tensor tssa_uniform(const Tensor& w, int64_t heads, const OptionalTensor& length
   check_tssa_heads(w, heads);
   check_tssa_lengths(w, lengths);
   auto wide = w.to(tssa_accumulation_dtype(w.scalar_type()));
-  if (given(lengths)) {
-    wide = wide.masked_fill(own_tokens(*lengths, w.size(1)).logical_not().unsqueeze(-1), 0);
+  if (is_defined(lengths)) {
+    wide = wide.masked_fill(valid_tokens(*lengths, w.size(1)).logical_not().unsqueeze(-1), 0);
   }
   auto sum = wide.square().sum(1, /*keepdim=*/true);
-  auto count = given(lengths) ? lengths->to(sum.scalar_type())
-                              : at::full({w.size(0)}, w.size(1), sum.options());
+  auto count = is_defined(lengths) ? lengths->to(sum.scalar_type())
+                                   : at::full({w.size(0)}, w.size(1), sum.options());
   count = count.view({-1, 1, 1});
   if (sums != nullptr) {
     const auto all = exchanged({sum, count}, sums->total);

@@ -13,11 +13,11 @@
 
 namespace tost {
 
-// w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
-// pi [B, H, N]. Half-width w is computed in float32, and pi is then float32.
-// Source: the official vision code (arXiv 2412.17810), its dropout left out.
-// lengths [B] int64 are valid lengths: every sum goes over the first lengths[b] tokens of sample b
-// only, and y and pi are 0 at the padding after them, whatever its values.
+// w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships pi
+// [B, H, N]. Half-width w is computed in float32, and pi is then float32. Source: the official
+// vision code (arXiv 2412.17810), its dropout left out. lengths [B] int64 are valid lengths: every
+// sum goes over the first lengths[b] tokens of sample b only. At the padding after them y and pi
+// are 0 for all values of w.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
@@ -40,13 +40,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
 
-// The same where w holds a part of each sample's tokens, the first of which is at `position`;
-// without a state, and the one that is returned is that of the part only. Null sums: w holds all.
+// The same where w holds a part of each sample's tokens, the first of which is at `position`. It
+// takes no state, and returns the state of the part only. Null sums: w holds all.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums);
 
-// The inner operators where no kernel takes the input. Forward: y, pi, and the statistics that
+// The inner operators for inputs that no kernel supports. Forward: y, pi, and the statistics that
 // backward needs, energy [B, C], moment [B, C] and pi_sum [B, H], or those of
 // kernels/tssa_causal.h. Backward: autograd of the plain form, which needs no statistics but the
 // causal state before the first token. A missing grad counts as zero.
@@ -66,26 +66,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_backward_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias, int64_t position,
     const at::Tensor& carry, const at::Tensor& pi_carry);
 
-// Gradients that can be differentiated again, of operators whose own backward cannot: dL/dinput of
-// every input that wants one, through `outputs`, an operator's plain form of them. An undefined
-// gradient counts as zero, and an undefined input gets none.
+// Gradients that can be differentiated again, for operators whose backward cannot. Returns
+// dL/dinput of every input that requires it, through `outputs` of the operator's plain form. An
+// undefined gradient counts as zero, and an undefined input gets none.
 torch::autograd::variable_list plain_gradients(const torch::autograd::variable_list& outputs,
                                                const torch::autograd::variable_list& inputs,
                                                const torch::autograd::variable_list& grads);
 
 // Whether a token is valid, not padding: [B, tokens] bool from lengths [B].
-at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);
+at::Tensor valid_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);
 
 // dtype of pi and of the statistics for a w of this dtype: float64 for float64, else float32.
 at::ScalarType tssa_accumulation_dtype(at::ScalarType w);
 
 // Whether there is an optional tensor; an undefined one counts as none.
-inline bool given(const std::optional<at::Tensor>& x) {
+inline bool is_defined(const std::optional<at::Tensor>& x) {
   return x.has_value() && x->defined();
 }
 
-// What every entry of the operators demands of its inputs; symbolic sizes are fine. Each throws a
-// usage Error. w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads.
+// Checks the inputs of every entry of the operators; sizes may be symbolic. Each throws a usage
+// Error. w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads.
 void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
 // lengths, where given, [B] int64 on w's device. Values are not checked.
 void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths);

@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "tost/kernels/products/pair_rows.h"
+#include "tost/kernels/products/panel_rows.h"
 
 namespace tost {
 namespace {
@@ -57,7 +57,7 @@ bool multiplies_as_packed(Packing packing) {
   return product_support().of(packing) || (packing == Packing::kInt8 && int8_by_pairs());
 }
 
-const char* product_way(Packing packing) {
+const char* product_method(Packing packing) {
   if (product_support().of(packing)) return "microkernel";
   if (multiplies_as_packed(packing)) return "pairs of 16-bit numbers";
   return packing == Packing::kFloat32 ? "general product" : "float32 on rounded numbers";

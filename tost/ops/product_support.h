@@ -5,7 +5,8 @@
 
 namespace tost {
 
-// What a packed product computes with; sums are float32 (float32, bfloat16) or int32 (int8).
+// The types that a packed product multiplies natively; sums are float32 (float32, bfloat16) or
+// int32 (int8).
 enum class Packing : uint8_t {
   kFloat32,
   kBfloat16,  // rows and weight rounded to bfloat16
@@ -28,9 +29,9 @@ const ProductSupport& product_support();
 // Whether kInt8 has no microkernel here but pair_product() serves.
 bool int8_by_pairs();
 
-// Whether products of a packing are made of its own numbers here, by either; else they take the
-// time of float32. And how they are made, in words.
+// Whether products of a packing multiply its numbers without conversion here; else they take the
+// time of float32. And the method, in words.
 bool multiplies_as_packed(Packing packing);
-const char* product_way(Packing packing);
+const char* product_method(Packing packing);
 
 }  // namespace tost

@@ -1,5 +1,6 @@
-// Sums over the tokens of a sequence whose tokens lie in several places, each place holding a run
-// of them: what the operators' definitions need of the other places. Free of how these are reached.
+// Sums over the tokens of a sequence that is split among several places (processes), each with a
+// contiguous part. They are all that an operator needs of the other places. Two functions hide the
+// communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +10,9 @@
 
 namespace tost {
 
-// The operators' phases: own sums, sums over all places (or those before), and the rest, which
-// needs nothing of other tokens. What is passed is of constant size, whatever the number of tokens.
-// Both functions are differentiable.
+// An operator runs in phases: local sums, sums over all places (or those before), and the rest,
+// which needs no other tokens. The messages have a constant size for any number of tokens. Both
+// functions are differentiable.
 struct TokenSums {
   int64_t place = 0;  // this one
   // The sum over the places.
@@ -20,8 +21,8 @@ struct TokenSums {
   std::function<at::Tensor(const at::Tensor&)> gather;
 
   // The sum over the places before this one.
-  at::Tensor before(const at::Tensor& own) const {
-    return gather(own).narrow(0, 0, place).sum(at::IntArrayRef{0});
+  at::Tensor before(const at::Tensor& local) const {
+    return gather(local).narrow(0, 0, place).sum(at::IntArrayRef{0});
   }
 };
 

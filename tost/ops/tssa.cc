@@ -1,5 +1,5 @@
-// tssa from its schema to its kernels, in the order in which a call passes through: schema, checks,
-// autograd, CPU; and its shapes for compilers.
+// The operator tssa, in the order of a call: schema, checks, autograd, CPU kernels; then shapes for
+// compilers.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -27,7 +27,7 @@ TORCH_LIBRARY(tost, m) {
 std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
                                         const OptionalTensor& lengths) {
   static const auto op = inner_operator<decltype(tssa)>("tost::tssa");
-  return op.call(w, temp, given(lengths) ? lengths : std::nullopt);
+  return op.call(w, temp, is_defined(lengths) ? lengths : std::nullopt);
 }
 
 // ---- Checks ----
@@ -37,7 +37,7 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
     fail_usage("tssa: w must be [batch, tokens, channels], but has ", w.dim(), " dimensions.");
   }
   const auto dtype = w.scalar_type();
-  // Compilers ask for shapes with a meta tensor in place of a GPU's.
+  // For shapes, compilers pass a meta tensor instead of one on a GPU.
   const bool half = dtype == at::kHalf && (w.is_cuda() || w.is_meta());
   if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kDouble && !half) {
     fail_usage("tssa: w must be float32, bfloat16 or float64, but is ", dtype, ".");
@@ -50,7 +50,7 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
 }
 
 void check_tssa_lengths(const at::Tensor& w, const OptionalTensor& lengths) {
-  if (!given(lengths)) return;
+  if (!is_defined(lengths)) return;
   if (lengths->dim() != 1 || lengths->sym_size(0) != w.sym_size(0)) {
     fail_usage("tssa: lengths must be [batch] = [", w.sym_size(0), "], but is ",
                lengths->sym_sizes(), ".");
@@ -80,9 +80,9 @@ void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp, const Option
 
 namespace {
 
-// The lengths of a CPU, contiguous and from 0 to `tokens`; undefined if there are none.
+// The lengths on the CPU, contiguous and from 0 to `tokens`; undefined if there are none.
 at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
-  if (!given(lengths)) return {};
+  if (!is_defined(lengths)) return {};
   const auto adjacent = lengths->contiguous();
   const auto* values = adjacent.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < adjacent.numel(); ++i) {
@@ -95,7 +95,7 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 // ---- Autograd ----
 
-// The inner operators exist so that compilers see forward and backward as one operator each.
+// Forward and backward are inner operators, so that compilers see each as one operator.
 TssaForwardResult tssa_forward_op(const at::Tensor& w, const at::Tensor& temp,
                                   const OptionalTensor& lengths) {
   static const auto op = inner_operator<decltype(tssa_forward_op)>("tost::tssa_forward");

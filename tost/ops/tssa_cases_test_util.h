@@ -59,7 +59,7 @@ inline std::vector<TssaCase> tssa_cases() {
   return cases;
 }
 
-// Those of samples with lengths of their own.
+// Those of samples with different lengths.
 inline std::vector<TssaCase> tssa_ragged_cases() {
   return {
       {"ragged", 4, 21, 3, 8, 1.0, 1.0, 0, "packed", {21, 1, 8, 13}},

@@ -1,5 +1,5 @@
-// tssa_causal from its checks to its kernels, in the order in which a call passes through; and its
-// shapes for compilers. The schema is in schemas.h.
+// The operator tssa_causal, in the order of a call: checks, autograd, CPU kernels; then shapes for
+// compilers. The schema is in schemas.h.
 #include "tost/ops/tssa_causal.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -77,9 +77,8 @@ namespace {
 
 // ---- Autograd ----
 
-// y, pi, the state after, and what backward needs, the sums before each chunk (kernels/
-// tssa_causal.h): carry [B, chunks, 2 C] float32 (float64 for a float64 w) and pi_carry [B, chunks,
-// H] float64.
+// y, pi, the state after, and for backward the sums before each chunk (kernels/tssa_causal.h):
+// carry [B, chunks, 2 C] float32 (float64 for a float64 w) and pi_carry [B, chunks, H] float64.
 TssaForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
                                     const at::Tensor& denom_bias, const OptionalTensor& state,
                                     c10::SymInt position) {

@@ -137,7 +137,7 @@ TEST(CausalContract, KeepsLittleForBackward) {
   if (!caching_allocator_enabled())
     GTEST_SKIP() << "TOST_ALLOCATOR=system: nothing counts the memory";
   install_caching_allocator();
-  const auto kept_by = [](auto op) {
+  const auto saved_by = [](auto op) {
     const auto w = torch::randn({4, 256, 384}).requires_grad_();
     const auto temp = torch::ones({6, 1}).requires_grad_();
     const auto bias = torch::zeros({6, 256, 1});
@@ -148,8 +148,8 @@ TEST(CausalContract, KeepsLittleForBackward) {
            static_cast<double>(w.nbytes());
   };
   // In addition to w itself: pi (1/64), the sums before each chunk (2/64) and the state (4/256).
-  EXPECT_LT(kept_by(tssa_causal), 0.07);
-  EXPECT_GT(kept_by(tssa_causal_plain), 5);
+  EXPECT_LT(saved_by(tssa_causal), 0.07);
+  EXPECT_GT(saved_by(tssa_causal_plain), 5);
 }
 
 }  // namespace

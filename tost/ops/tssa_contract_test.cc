@@ -148,7 +148,7 @@ TEST(TssaContract, KeepsLittleForBackward) {
   if (!caching_allocator_enabled())
     GTEST_SKIP() << "TOST_ALLOCATOR=system: nothing counts the memory";
   install_caching_allocator();
-  const auto kept_by = [](auto op) {
+  const auto saved_by = [](auto op) {
     const auto w = torch::randn({4, 256, 384}).requires_grad_();
     const auto temp = torch::ones({6, 1}).requires_grad_();
     const int64_t before = BlockCache::instance().stats().in_use_bytes;
@@ -158,8 +158,8 @@ TEST(TssaContract, KeepsLittleForBackward) {
            static_cast<double>(w.nbytes());
   };
   // In addition to w itself: pi (1/64) and the statistics (2/256).
-  EXPECT_LT(kept_by(tssa), 0.03);
-  EXPECT_GT(kept_by(tssa_plain), 2);
+  EXPECT_LT(saved_by(tssa), 0.03);
+  EXPECT_GT(saved_by(tssa_plain), 2);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The operators on CUDA, in both directions. float64, shapes the kernels do not take, and GPUs they
-// do not run on, go by the plain form.
+// The operators on CUDA, in both directions. float64, shapes that the kernels do not support and
+// GPUs that they do not run on use the plain form.
 #include "tost/kernels/cuda/tssa_cuda.h"
 
 #include <ATen/ops/empty.h>
@@ -16,7 +16,7 @@ namespace {
 
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// Of the current device.
+// An attribute of the current device.
 int attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
@@ -24,7 +24,7 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-// Whether work on this tensor may go by the kernels; shapes are another question.
+// Whether the kernels run on this tensor's type and device; shapes are checked separately.
 bool by_kernels(const at::Tensor& w) {
   return w.scalar_type() != at::kDouble && gpu_has_kernels(w.device().index());
 }
@@ -50,7 +50,7 @@ void* gpu_stream() {
 }
 
 at::Tensor adjacent_lengths(const OptionalTensor& lengths) {
-  return given(lengths) ? lengths->contiguous() : at::Tensor();
+  return is_defined(lengths) ? lengths->contiguous() : at::Tensor();
 }
 
 TssaForwardResult tssa_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
@@ -92,8 +92,8 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cuda(
   return {call.grad_w, call.grad_temp.to(temp.scalar_type())};
 }
 
-// Where the kernels do not run, the carry has the layout of the plain form, which backward then
-// finds by the same questions.
+// Without the kernels the carry has the layout of the plain form. Backward makes the same choice by
+// the same checks.
 TssaForwardResult causal_on_cuda(const at::Tensor& w, const at::Tensor& temp,
                                  const at::Tensor& denom_bias, const OptionalTensor& state,
                                  int64_t position, bool with_carry) {

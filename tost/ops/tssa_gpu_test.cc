@@ -175,7 +175,8 @@ TEST_P(GpuCausal, PiecesAndStepsAreTheWhole) {
   Tensors pieces;
   for (int64_t t = 0, count = 0; t < c.tokens; t += count) {
     count = t % 3 == 0 ? 1 : std::min<int64_t>(5, c.tokens - t);
-    auto [y, own, after] = tssa_causal(in.w.narrow(1, t, count), in.temp, in.bias, state, t);
+    auto [y, memberships, after] =
+        tssa_causal(in.w.narrow(1, t, count), in.temp, in.bias, state, t);
     pieces.push_back(y);
     state = after;
   }

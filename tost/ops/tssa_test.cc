@@ -121,17 +121,17 @@ TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
       const auto whole = run(tssa, w, tssa_case_temp(c), grad, grad_pi, tssa_case_lengths(c));
       for (int64_t i = 0; i < c.batch; ++i) {
         SCOPED_TRACE(::testing::Message() << isa << " " << dtype << " sample " << i);
-        const int64_t own = c.lengths[size_t(i)], rest = c.tokens - own;
+        const int64_t length = c.lengths[size_t(i)], rest = c.tokens - length;
         const auto part = [&](const Tensor& x, int64_t dim) {
-          return x.narrow(0, i, 1).narrow(dim, 0, own);
+          return x.narrow(0, i, 1).narrow(dim, 0, length);
         };
-        const auto alone =
+        const auto single =
             run(tssa, part(w, 1), tssa_case_temp(c), part(grad, 1), part(grad_pi, 2));
-        EXPECT_TRUE(torch::equal(part(whole.y, 1), alone.y));
-        EXPECT_TRUE(torch::equal(part(whole.pi, 2), alone.pi));
-        EXPECT_TRUE(torch::equal(part(whole.grad_w, 1), alone.grad_w));
+        EXPECT_TRUE(torch::equal(part(whole.y, 1), single.y));
+        EXPECT_TRUE(torch::equal(part(whole.pi, 2), single.pi));
+        EXPECT_TRUE(torch::equal(part(whole.grad_w, 1), single.grad_w));
         for (const auto& x : {whole.y[i], whole.pi[i].t(), whole.grad_w[i]}) {
-          EXPECT_EQ(x.narrow(0, own, rest).count_nonzero().item<int64_t>(), 0);
+          EXPECT_EQ(x.narrow(0, length, rest).count_nonzero().item<int64_t>(), 0);
         }
       }
     }

@@ -1,4 +1,5 @@
-// What a client did wrong, or what the server cannot do now: OpenAI's error object. Free of torch.
+// A mistake of the client, or something the server cannot do now: OpenAI's error object. Free of
+// torch.
 #pragma once
 
 #include <exception>
@@ -27,9 +28,9 @@ template <typename... Parts>
   throw ApiError(400, cat(parts...));
 }
 
-// {"error": {"message", "type", "param", "code"}}; 429 and 503 say when to come again.
+// {"error": {"message", "type", "param", "code"}}; 429 and 503 state when to try again.
 HttpResponse error_response(const ApiError& error);
-// Of what is being thrown: an Error is the client's, whatever else is the server's.
+// Converts the current exception: an Error is the client's fault, anything else the server's.
 ApiError current_error();
 
 }  // namespace tost

@@ -18,9 +18,9 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int64_t kMostPixels = 1'200'000'000, kDecoders = 2;
+constexpr int64_t kMaxPixels = 1'200'000'000, kDecoders = 2;
 
-// The part of `path` that stands for the pattern's '*'; nothing where it does not fit.
+// The part of `path` that matches the pattern's '*'; nothing where the pattern does not match.
 std::optional<std::string> fits(const std::string& path, const std::string& pattern) {
   const size_t star = pattern.find('*');
   if (star == std::string::npos) return path == pattern ? std::optional("") : std::nullopt;
@@ -53,7 +53,7 @@ Found find_route(const HttpRequest& request) {
   return found;
 }
 
-// Of a part of a query. What is not a code of two digits stays as it is.
+// Decodes a part of a query. Text that is no code of two digits does not change.
 std::string percent_decoded(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -135,7 +135,7 @@ void Call::fail(const ApiError& error) const {
   try {
     exchange->answer(error_response(error));
   } catch (const std::bad_alloc&) {
-    // The connection closes once this request is let go.
+    // The connection closes once this request is destroyed.
   }
 }
 
@@ -159,7 +159,7 @@ App::App(const AppConfig& c, const SessionLimits& s, const std::atomic<bool>& st
     : config(c),
       lines(STDERR_FILENO),
       sessions(s),
-      pixels(kMostPixels),
+      pixels(kMaxPixels),
       decoders(kDecoders, c.queue),
       stop_(stop),
       workers_(c.workers, c.queue) {}
@@ -244,7 +244,7 @@ std::optional<HttpResponse> App::admit(HttpRequest& request) const {
                     " may not use this server; if they may, allow them with --allow-origin.")});
     }
     request.allow_origin = request.origin;
-    if (request.method == "OPTIONS") {  // a browser's question before the request
+    if (request.method == "OPTIONS") {  // a browser's preflight request
       return HttpResponse{
           .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                       {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
@@ -361,7 +361,7 @@ void show_model(const Call& call) {
   for (const auto& model : call.app.models()) {
     if (model.id == call.argument) return call.answer(model_json(model));
   }
-  call.app.language(call.argument);  // says that there is none
+  call.app.language(call.argument);  // reports that there is none
 }
 
 void show_metrics(const Call& call) {

@@ -1,4 +1,4 @@
-// What a server serves, and which function answers what.
+// The models of a server, and the table of routes to functions.
 #pragma once
 
 #include <atomic>
@@ -7,15 +7,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tost/kinds/vision/image_runner.h"
+#include "tost/kinds/vision/model_file.h"
 #include "tost/serve/api_error.h"
 #include "tost/serve/chat_template.h"
 #include "tost/serve/http.h"
 #include "tost/serve/language_service.h"
-#include "tost/serve/log_lines.h"
 #include "tost/serve/metrics.h"
-#include "tost/serve/picture_service.h"
 #include "tost/serve/session_store.h"
 #include "tost/serve/workers.h"
 
@@ -32,6 +33,31 @@ struct AppConfig {
   int64_t workers = 4, queue = 256;  // threads of requests, and requests that wait for them
 };
 
+// One image classifier and the thread that runs it.
+class PictureService {
+ public:
+  PictureService(LoadedModel loaded, Precision precision, int64_t queue, int64_t threads);
+  // Runs waiting requests and accepts no more. May be called again.
+  void stop() { thread_.stop(); }
+
+  const LoadedModel& loaded() const { return loaded_; }
+  Precision precision() const { return precision_; }
+
+  // Runs `work`, which must not throw, on the model's thread. False where too many wait.
+  bool run(std::function<void(PictureService&)> work) {
+    return thread_.run([this, work = std::move(work)] { work(*this); });
+  }
+
+  // On the model's thread. Probabilities [B, classes] float64 of pictures as the network sees them.
+  torch::Tensor probabilities(const std::vector<Image>& pictures);
+
+ private:
+  LoadedModel loaded_;
+  const Precision precision_;
+  ImageRunner runner_;
+  Workers thread_;
+};
+
 struct ServedModel {
   std::string id;
   std::unique_ptr<LanguageService> language;
@@ -41,7 +67,7 @@ struct ServedModel {
 struct Call;
 struct Route;
 
-// A sum that what is in flight may reach.
+// A limit for the sum of all requests in flight.
 class Budget {
  public:
   explicit Budget(int64_t most) : most_(most) {}
@@ -61,10 +87,10 @@ class App {
   App(const App&) = delete;
   App& operator=(const App&) = delete;
 
-  // Throws a usage Error for an id that is taken or that cannot stand in a path.
+  // Throws a usage Error for an id that is in use or that cannot be part of a path.
   void add(ServedModel model);
   const std::vector<ServedModel>& models() const { return models_; }
-  // By the field "model", which may be missing where there is one of the kind. Throws an ApiError.
+  // By the field "model", which may be missing if the kind has one model. Throws an ApiError.
   const ServedModel& language(const std::string& id) const;
   const ServedModel& pictures(const std::string& id) const;
 
@@ -94,7 +120,7 @@ class App {
   Workers workers_;
 };
 
-// What a request gets where too many wait already, and where the server ends before its turn.
+// The answers to a request when too many wait, and when the server ends before its turn.
 ApiError queue_full();
 ApiError shutting_down();
 
@@ -102,7 +128,7 @@ ApiError shutting_down();
 struct Call {
   App& app;
   std::shared_ptr<Exchange> exchange;
-  std::string argument;                           // what stands for the route's '*'
+  std::string argument;                           // what matched the route's '*'
   std::map<std::string, std::string> query = {};  // of the parameters that the route takes
 
   // Empty where the query does not have it.
@@ -113,10 +139,10 @@ struct Call {
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
   void fail(const ApiError& error) const;
-  // Runs `work`, and answers with what it throws. Not for a client that has left.
+  // Runs `work`, and turns its exception into the answer. Not for a client that has left.
   template <class Work>
   void attempt(const Work& work) const {
-    if (exchange->gone()) return;
+    if (exchange->disconnected()) return;
     try {
       if (app.ended()) throw shutting_down();
       work();
@@ -126,7 +152,7 @@ struct Call {
   }
 };
 
-// Runs `work` on the thread of `service`; what it throws becomes the answer. Throws queue_full().
+// Runs `work` on the thread of `service`; its exception becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
   const bool taken = service.run([call, work](auto& model) { call.attempt([&] { work(model); }); });
@@ -136,10 +162,10 @@ void run_on(Service& service, const Call& call, Work work) {
 // Routes run on request workers, so they may parse, tokenize and wait for a lock.
 struct Route {
   const char* method;
-  const char* path;  // '*' stands for one part
+  const char* path;  // '*' matches one part
   void (*run)(const Call& call);
   std::vector<std::string> query = {};  // parameters it takes; others are refused
-  bool open = false;                    // answered without the key, whatever the query
+  bool open = false;                    // answered without the key, for any query
   bool at_once = open;                  // answered by the I/O thread: it takes no time
 };
 // The tables of the files of routes.
@@ -153,7 +179,7 @@ const std::vector<Route>& server_routes();
 std::map<std::string, std::string> query_of(const std::string& query,
                                             const std::vector<std::string>& known);
 
-// Whether both are the same, in a time that tells nothing of where they differ.
+// Whether both are equal, in a time that does not depend on where they differ.
 bool same_secret(const std::string& a, const std::string& b);
 // Whether a browser may have been led here by another site: see docs/serving.md.
 bool host_allowed(const std::string& host, const std::vector<std::string>& names);

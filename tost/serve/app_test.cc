@@ -8,8 +8,8 @@ namespace tost {
 namespace {
 
 // Keeps its answer; `gate`: what its answer waits for.
-struct Asked : Exchange {
-  Asked(const std::string& method, const std::string& target) : Exchange(HttpRequest{}) {
+struct TestExchange : Exchange {
+  TestExchange(const std::string& method, const std::string& target) : Exchange(HttpRequest{}) {
     request.method = method;
     request.path = target.substr(0, target.find('?'));
     if (request.path != target) request.query = target.substr(request.path.size() + 1);
@@ -22,7 +22,7 @@ struct Asked : Exchange {
   void begin(HttpResponse) override {}
   void send(const std::string&) override {}
   void end() override {}
-  bool gone() const override { return false; }
+  bool disconnected() const override { return false; }
   HttpResponse wait() { return answered.get_future().get(); }
 
   std::shared_future<void> gate;
@@ -30,12 +30,12 @@ struct Asked : Exchange {
   std::promise<HttpResponse> answered;
 };
 
-std::shared_ptr<Asked> ask(App& app, const std::string& target,
-                           const std::shared_future<void>& gate = {}) {
-  const auto asked = std::make_shared<Asked>("GET", target);
-  asked->gate = gate;
-  app.handler().handle(asked);
-  return asked;
+std::shared_ptr<TestExchange> ask(App& app, const std::string& target,
+                                  const std::shared_future<void>& gate = {}) {
+  const auto exchange = std::make_shared<TestExchange>("GET", target);
+  exchange->gate = gate;
+  app.handler().handle(exchange);
+  return exchange;
 }
 
 TEST(App, WhatTakesLongWaitsForAWorkerAndHealthDoesNot) {
@@ -95,7 +95,7 @@ TEST(Access, ComparesWholeSecrets) {
 }
 
 // A page of another site that had its name resolved to this machine shows that name.
-TEST(Access, TakesAddressesAndNamesThatWereGiven) {
+TEST(Access, TakesAddressesAndConfiguredNames) {
   for (const char* host : {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "10.1.2.3:1",
                            "[::1]", "[::1]:8080"}) {
     EXPECT_TRUE(host_allowed(host, {})) << host;

@@ -1,4 +1,4 @@
-// How a conversation becomes a text: a JSON file, because a base model knows no roles. Free of
+// Turns a conversation into a text by a JSON file, because a base model knows no roles. Free of
 // torch.
 #pragma once
 
@@ -9,10 +9,10 @@
 namespace tost {
 
 // {"user": "User: {content}\n", "assistant": "Bot: {content}\n", "reply": "Bot:", "stop":
-// ["\nUser:"]} and other roles as wanted; "{content}" comes once in each.
+// ["\nUser:"]} and any other roles; "{content}" occurs once in each.
 struct ChatTemplate {
   std::map<std::string, std::string> roles;
-  std::string reply;              // what the model continues
+  std::string reply;              // the text that the model continues
   std::vector<std::string> stop;  // further strings that end a reply
 
   // Throws an ApiError for a role that is not there.

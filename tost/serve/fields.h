@@ -1,5 +1,5 @@
-// The body of a request: JSON whose fields are taken one by one, with checks; what nobody takes is
-// refused. Free of torch.
+// The body of a request: JSON whose fields are taken one by one, with checks. Fields that are not
+// taken are refused. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ class Fields {
   // One text or a list of texts.
   std::vector<std::string> texts(const std::string& name);
 
-  // What other servers take and this one does not: allowed with the value that changes nothing.
+  // A field that other servers support and this one does not: allowed with the value that changes
+  // nothing.
   void neutral(const std::string& name, const std::vector<nlohmann::json>& values);
   void ignore(const std::string& name) { known_.insert(name); }
   // Refuses fields that were not taken.

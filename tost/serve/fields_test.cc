@@ -40,18 +40,18 @@ TEST(Fields, TakesWhatIsThere) {
 TEST(Fields, NamesTheFieldThatIsWrong) {
   const std::string body = R"({"text": 1, "flag": "yes", "number": 3, "count": 1.5, "list": [1],
                                "big": 18446744073709551615, "long": 1e400})";
-  const auto tells = [](const std::string& message, const std::string& name) {
+  const auto expect_field = [](const std::string& message, const std::string& name) {
     EXPECT_NE(message.find("'" + name + "'"), std::string::npos) << message;
   };
   EXPECT_NE(refusal([&] { Fields f(body); }), "");  // 1e400 is not a number
   Fields f(body.substr(0, body.rfind(',')) + "}");
-  tells(refusal([&] { f.text("text", ""); }), "text");
-  tells(refusal([&] { f.flag("flag", true); }), "flag");
-  tells(refusal([&] { f.number("number", 1, 0, 2); }), "number");
-  tells(refusal([&] { f.count("count", 1, 0, 2); }), "count");
-  tells(refusal([&] { f.count("big", 1, 0, INT64_MAX); }), "big");
-  tells(refusal([&] { f.texts("list"); }), "list");
-  tells(refusal([&] { f.needed_text("missing"); }), "missing");
+  expect_field(refusal([&] { f.text("text", ""); }), "text");
+  expect_field(refusal([&] { f.flag("flag", true); }), "flag");
+  expect_field(refusal([&] { f.number("number", 1, 0, 2); }), "number");
+  expect_field(refusal([&] { f.count("count", 1, 0, 2); }), "count");
+  expect_field(refusal([&] { f.count("big", 1, 0, INT64_MAX); }), "big");
+  expect_field(refusal([&] { f.texts("list"); }), "list");
+  expect_field(refusal([&] { f.needed_text("missing"); }), "missing");
   EXPECT_NE(refusal([] {
               Fields g(R"({"temprature": 1})");
               g.number("temperature", 1, 0, 2);

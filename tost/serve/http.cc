@@ -59,7 +59,7 @@ void HttpCore::close_idle() {
 
 void HttpCore::keep_accepting() {
   if (accepting.exchange(true)) return;
-  // Goes with the coroutine's frame, however that ends.
+  // Destroyed with the coroutine's frame, however that ends.
   try {
     std::shared_ptr<void> alive(this, [](HttpCore* core) { core->accepting = false; });
     net::co_spawn(acceptor.get_executor(), accept(std::move(alive)), net::detached);
@@ -75,7 +75,7 @@ net::awaitable<void> HttpCore::accept(std::shared_ptr<void>) {
       auto [error, socket] =
           co_await acceptor.async_accept(strands[next_strand++ % strands.size()], kResult);
       if (error == net::error::operation_aborted) break;
-      failed = bool(error);  // no descriptors, or a client that left already
+      failed = bool(error);  // no descriptors, or a client that disconnected already
       if (failed) {
         make_room(idle);
       } else if (count >= limits.connections && !make_room(idle)) {
@@ -128,7 +128,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
           try {
             io.run();
           } catch (const std::exception&) {
-            // No memory for one connection, which is gone; the others are served.
+            // No memory for one connection, which is closed; the others are served.
           }
         }
       }));
@@ -137,7 +137,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
     join();
     throw;
   }
-  // An exception must not end accepting, so it is started again.
+  // An exception must not end the acceptor, so it is started again.
   do {
     core_->keep_accepting();
     pause(200);
@@ -169,7 +169,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
   if (ending.ending) ending.ending();
   wait(1);
   join();
-  close();  // if the threads have ended before they did it
+  close();  // if the threads have ended before they did so
 }
 
 }  // namespace tost

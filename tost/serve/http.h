@@ -1,5 +1,5 @@
 // HTTP/1.1 on a socket: requests read within limits of size and time, answers and streams written
-// by any thread. What a request means is the handler's. Free of torch.
+// by any thread. The handler interprets requests. Free of torch.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace tost {
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
   int64_t body_bytes = 8 << 20;
-  int64_t bodies_bytes = 256 << 20;  // of all bodies that arrive or wait to be parsed
+  int64_t bodies_bytes = 256 << 20;  // of all bodies that are being received or wait to be parsed
   int64_t connections = 2000;
   // Whole times, not times of a read: a header that comes byte by byte has no longer.
   double header_s = 20, body_s = 60, write_s = 30;
@@ -32,16 +32,16 @@ struct HttpRequest {
   std::string body;
   std::shared_ptr<void> body_share;  // of the bytes that all bodies may take
 
-  // Once it is parsed: others may come.
+  // Called once it is parsed, to make room for others.
   void release_body() {
     body = {};
     body_share.reset();
   }
 };
 
-// What came of a request, for the log.
+// The outcome of a request, for the log.
 struct HttpOutcome {
-  int status = 0;  // 499: the client left before an answer began
+  int status = 0;  // 499: the client disconnected before an answer began
   int64_t bytes = 0;
   double seconds = 0;
   std::string model;
@@ -56,7 +56,7 @@ struct HttpResponse {
 };
 
 // A request and its answer. Members but `request` may be called by any thread. An exchange that is
-// let go without an answer closes its connection.
+// destroyed without an answer closes its connection.
 class Exchange {
  public:
   explicit Exchange(HttpRequest r) : request(std::move(r)) {}
@@ -65,32 +65,32 @@ class Exchange {
   HttpRequest request;
 
   virtual void answer(HttpResponse response) = 0;
-  // An answer in parts; `head` without a body. The first call decides, others do nothing.
+  // An answer in parts; `head` without a body. Only the first call has an effect.
   virtual void begin(HttpResponse head) = 0;
   virtual void send(const std::string& part) = 0;
   virtual void end() = 0;
-  // Whether the client has left or does not read: nobody waits for the rest.
-  virtual bool gone() const = 0;
+  // Whether the client has disconnected or does not read: the rest need not be computed.
+  virtual bool disconnected() const = 0;
   // For the log: which model answers. Before the answer ends; counts are added.
   virtual void record(const std::string& /*model*/, int64_t /*prompt_tokens*/ = 0,
                       int64_t /*new_tokens*/ = 0) {}
 };
 
 struct HttpHandler {
-  // Called with the header alone: an answer refuses the request, whose body is then not read.
+  // Called after the header. A response refuses the request, and its body is not read.
   std::function<std::optional<HttpResponse>(HttpRequest&)> admit;
   // Returns soon; the answer may come later from another thread.
   std::function<void(std::shared_ptr<Exchange>)> handle;
-  // Of a request that could not be read: status and a sentence.
+  // For a request that could not be read: status and a sentence.
   std::function<HttpResponse(int status, const std::string& message)> refuse;
   std::function<void(const HttpRequest&, const HttpOutcome&)> done;
 };
 
-// How a server ends: what it calls must not throw.
+// The steps of a server's end. Its functions must not throw.
 struct HttpEnding {
   std::function<void()> stopping = {};  // first
-  double notice_s = 0;                  // then requests are still taken for so long
-  double drain_s = 30;                  // then those that run have so long
+  double notice_s = 0;                  // then requests are still accepted for this time
+  double drain_s = 30;                  // then running ones have this time
   std::function<void()> ending = {};    // last; may answer the rest
 };
 
@@ -99,7 +99,7 @@ struct HttpCore;  // keeps Boost out of this header
 class HttpServer {
  public:
   // Listens. Port 0: any free one. Throws a usage Error for an address that is not numeric, a data
-  // Error where it cannot be had.
+  // Error where it cannot be opened.
   HttpServer(const std::string& address, int64_t port, const HttpLimits& limits,
              HttpHandler handler);
   ~HttpServer();

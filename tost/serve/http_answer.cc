@@ -7,7 +7,7 @@
 namespace tost {
 namespace {
 
-constexpr size_t kMostUnread = 4 << 20;  // bytes that wait for a client to read
+constexpr size_t kMaxUnread = 4 << 20;  // limit of bytes that wait for a client to read
 
 const char* reason(int status) {
   switch (status) {
@@ -73,9 +73,9 @@ void Answer::send(const std::string& part) {
   if (part.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (!streaming_ || ended_ || gone_) return;
-    if (waiting_.size() + part.size() > kMostUnread) {
-      gone_ = true;
+    if (!streaming_ || ended_ || disconnected_) return;
+    if (waiting_.size() + part.size() > kMaxUnread) {
+      disconnected_ = true;
     } else if (chunked_) {
       char size[24];
       std::snprintf(size, sizeof size, "%zx\r\n", part.size());
@@ -101,7 +101,7 @@ void Answer::abandon() {
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
-    gone_ = true;
+    disconnected_ = true;
   }
   wake_();
 }

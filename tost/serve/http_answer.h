@@ -1,4 +1,5 @@
-// What a request's handler and its connection share: bytes that wait to be written. Free of Boost.
+// Shared by the handler of a request and its connection: bytes that wait to be written. Free of
+// Boost.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@ namespace tost {
 
 class Answer : public Exchange {
  public:
-  // chunked: whether the client knows chunks. `wake` tells the connection that there is something.
+  // chunked: whether the client knows chunks. `wake` notifies the connection of new bytes.
   Answer(HttpRequest r, bool chunked, bool keep_alive, std::function<void()> wake)
       : Exchange(std::move(r)),
         chunked_(chunked),
@@ -24,13 +25,13 @@ class Answer : public Exchange {
   void begin(HttpResponse head) override;
   void send(const std::string& part) override;
   void end() override;
-  bool gone() const override { return gone_; }
+  bool disconnected() const override { return disconnected_; }
   void record(const std::string& model, int64_t prompt_tokens, int64_t new_tokens) override;
 
-  void leave() { gone_ = true; }
-  // The handler let go of it.
+  void leave() { disconnected_ = true; }
+  // The handler has released it.
   void abandon();
-  // Takes what is to be written; true where nothing will follow.
+  // Takes the bytes to be written; true where nothing will follow.
   bool take(std::string& bytes);
 
   bool keep_alive() const { return keep_alive_; }
@@ -41,7 +42,7 @@ class Answer : public Exchange {
 
   const bool chunked_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::atomic<bool> keep_alive_, gone_{false};
+  std::atomic<bool> keep_alive_, disconnected_{false};
   const std::function<void()> wake_;
   mutable std::mutex mutex_;
   HttpOutcome outcome_;  // without its time

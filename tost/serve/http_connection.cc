@@ -1,4 +1,5 @@
-// One client's connection: reads requests within limits, lets them be handled, writes answers.
+// One client's connection: reads requests within limits, passes them to the handler, writes
+// answers.
 #include <sys/socket.h>
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -25,11 +26,11 @@ using Parser = http::request_parser<http::string_body>;
 using Message = http::request<http::string_body>;
 using namespace net::experimental::awaitable_operators;
 
-constexpr size_t kFirstBytes = 2048;  // read at once where a request begins
+constexpr size_t kFirstBytes = 2048;  // bytes of one read at the beginning of a request
 constexpr size_t kBodyBytes = 64 << 10;
-constexpr int64_t kMostDiscarded = 32 << 20;
-// A chunk of one byte has five more; those of longer chunks are few.
-constexpr int64_t kMostChunkBytes = 16;
+constexpr int64_t kMaxDiscarded = 32 << 20;
+// A chunk of one byte has five bytes of overhead; longer chunks have little.
+constexpr int64_t kMaxChunkBytes = 16;
 
 struct Refusal {
   int status = 0;  // 0: none
@@ -109,7 +110,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       }
       co_await linger();
     } catch (const std::exception&) {
-      // No memory: this connection ends, others may continue.
+      // Without memory this connection ends; others may continue.
     }
   }
 
@@ -141,7 +142,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
                               parser.get().keep_alive());
   }
 
-  // By its header alone.
+  // Decided by the header.
   std::optional<HttpResponse> refused(const Parser& parser, HttpRequest& request) const {
     if (const auto refusal = malformed(parser.get()); refusal.status != 0) {
       return server_->handler.refuse(refusal.status, refusal.message);
@@ -153,7 +154,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return server_->handler.admit(request);
   }
 
-  // Its place in a list of those that wait.
+  // The position in a list of waiting connections.
   class Place {
    public:
     Place(HttpCore& server, WaitingList& list, std::weak_ptr<Waiting> who)
@@ -194,8 +195,8 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return error;
   }
 
-  // Charges what arrives. If all bodies are too many bytes, the one that has waited longest for
-  // more goes, and if there is none, this one.
+  // Adds received bytes to the budget of all bodies. Above the limit it closes the connection that
+  // has waited longest for more bytes, or this one if none waits.
   net::awaitable<error_code> read_body(Parser& parser, BodyShare& share) {
     Place place(*server_, server_->reading, weak_from_this());
     parser.eager(true);
@@ -205,7 +206,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       if (error) co_return error;
       arrived += int64_t(count);
       const auto size = int64_t(parser.get().body().size());
-      if (arrived - size > server_->limits.header_bytes + kMostChunkBytes * size) {
+      if (arrived - size > server_->limits.header_bytes + kMaxChunkBytes * size) {
         co_return http::error::header_limit;
       }
       share.grow(size);
@@ -232,7 +233,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return r;
   }
 
-  // Nothing where the client left, or took too long: its connection is closed already.
+  // Nothing if the client disconnected or timed out: its connection is closed already.
   std::optional<HttpResponse> refusal_of(error_code error) const {
     const auto& limits = server_->limits;
     const auto& refuse = server_->handler.refuse;
@@ -270,7 +271,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return false;
   }
 
-  // A request from its handling to the log, however that ends.
+  // A request from its handling to its line in the log, for every way it ends.
   struct Answering {
     Answering(Connection& connection, HttpRequest request, bool chunked, bool keep_alive)
         : connection(connection) {
@@ -285,7 +286,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       try {
         connection.server_->handler.done(exchange->request, exchange->outcome());
       } catch (const std::exception&) {
-        // No memory for a line of the log.
+        // Without memory the line of the log is lost.
       }
       --connection.server_->answering;
     }
@@ -305,7 +306,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return exchange->keep_alive() && whole_;
   }
 
-  // Any thread. If there is no memory for it, the writer looks again a second later.
+  // Any thread. Without memory for it, the writer polls a second later.
   void wake() {
     try {
       net::post(stream_.get_executor(), [self = shared_from_this()] { self->wake_.cancel(); });
@@ -313,7 +314,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     }
   }
 
-  // Writes what there is until the answer has ended; whole_: all of it.
+  // Writes available bytes until the answer has ended; whole_: all were written.
   net::awaitable<void> write(std::shared_ptr<Answer> exchange) {
     whole_ = false;
     for (;;) {
@@ -328,17 +329,17 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
         whole_ = true;
         co_return;
       }
-      if (exchange->gone()) co_return;
+      if (exchange->disconnected()) co_return;
       if (!bytes.empty()) continue;
       wake_.expires_after(std::chrono::seconds(1));
       co_await wake_.async_wait(kResult);
     }
   }
 
-  // Ends once the client has closed its side. Further bytes are a request that waits its turn.
+  // Ends once the client has closed its side. Further bytes are the next request.
   net::awaitable<void> watch(std::shared_ptr<Answer> exchange) {
     ssize_t count = -1;
-    // Bytes that are read already may wake it.
+    // Bytes already read may wake it.
     do {
       const auto [error] = co_await stream_.socket().async_wait(tcp::socket::wait_read, kResult);
       if (error) co_return;
@@ -353,14 +354,14 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_await never.async_wait(kResult);
   }
 
-  // Lets the client read the last answer: closing with bytes unread would take it back.
+  // Waits until the client has read the last answer: closing a socket with unread bytes resets it.
   net::awaitable<void> linger() {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     if (ignored) co_return;
     stream_.expires_after(std::chrono::seconds(2));
     char scrap[4096];
-    for (int64_t all = 0; all < kMostDiscarded;) {
+    for (int64_t all = 0; all < kMaxDiscarded;) {
       const auto [error, count] = co_await stream_.async_read_some(net::buffer(scrap), kResult);
       if (error) break;
       all += int64_t(count);

@@ -1,4 +1,4 @@
-// What the listener and the connections of an HttpServer share. Boost takes long to compile: only
+// Shared by the listener and the connections of an HttpServer. Boost takes long to compile: only
 // http.cc and http_connection.cc include this.
 #pragma once
 
@@ -33,7 +33,7 @@ inline std::chrono::steady_clock::duration seconds(double s) {
       std::chrono::duration<double>(s));
 }
 
-// An open connection; the list it waits in knows it by this.
+// An open connection, as an entry of the list it waits in.
 class Waiting {
  public:
   virtual ~Waiting() = default;
@@ -56,7 +56,8 @@ class BodyShare {
   }
 
  private:
-  const std::shared_ptr<std::atomic<int64_t>> sum_;  // outlives the server in a request that waits
+  // a waiting request may hold it longer than the server lives
+  const std::shared_ptr<std::atomic<int64_t>> sum_;
   int64_t bytes_ = 0;
 };
 
@@ -66,7 +67,7 @@ struct HttpCore {
   }
 
   void listen(const std::string& address, int64_t wanted);
-  // Starts to accept, or does so again after an exception has ended it.
+  // Starts to accept, also again after an exception has ended it.
   void keep_accepting();
   net::awaitable<void> accept(std::shared_ptr<void> alive);
   // Closes the connection of `list` that has waited longest, `but` one; false if there is none.
@@ -84,15 +85,15 @@ struct HttpCore {
   std::mutex mutex;
   // Those that wait for a header, and for more of a body; the longest first.
   WaitingList idle, reading;
-  // Last, so that connections which still run go while there is what they refer to.
+  // Last, so that running connections are destroyed before the members they refer to.
   net::io_context io;
   tcp::acceptor acceptor{net::make_strand(io)};
-  // Connections share them: Boost crashes where there is no memory for a new one.
+  // Shared by connections: Boost crashes where there is no memory for a new one.
   std::vector<net::strand<net::io_context::executor_type>> strands;
   size_t next_strand = 0;
 };
 
-// Serves a client until it or the server ends it.
+// Serves a client until the client or the server closes the connection.
 void start_connection(HttpCore& server, tcp::socket socket);
 
 }  // namespace tost

@@ -89,21 +89,21 @@ TEST_F(HttpServerTest, TheBodyThatHasWaitedLongestMakesRoom) {
 
 TEST_F(HttpServerTest, BodiesTogetherHaveALimitUntilTheyAreParsed) {
   start({.body_bytes = 1000, .bodies_bytes = 1500});
-  const auto kept = [this] {
+  const auto count = [this] {
     const std::lock_guard lock(mutex_);
-    return kept_.size();
+    return exchanges_.size();
   };
   const std::string body(1000, 'b');
   Client parsed(server_->port()), waits(server_->port());
   parsed.send(post_of("/parsed", 1000, body));
-  EXPECT_TRUE(comes([&] { return kept() == 1; }));
+  EXPECT_TRUE(comes([&] { return count() == 1; }));
   waits.send(post_of("/keep", 1000, body));
-  EXPECT_TRUE(comes([&] { return kept() == 2; }));
+  EXPECT_TRUE(comes([&] { return count() == 2; }));
   EXPECT_EQ(status_of(ask(post_of("/", 1000, body))), 503);
   EXPECT_EQ(status_of(ask(post_of("/", 400, std::string(400, 'c')))), 200);
   {
     const std::lock_guard lock(mutex_);
-    kept_.clear();
+    exchanges_.clear();
   }
   EXPECT_EQ(waits.read(), "");
   EXPECT_EQ(status_of(ask(post_of("/", 1000, body))), 200);

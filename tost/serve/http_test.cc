@@ -45,7 +45,7 @@ TEST_F(HttpServerTest, AClientThatWaitsIsThere) {
   EXPECT_EQ(there, 8 * 400);
 }
 
-TEST_F(HttpServerTest, ReadsChunksAndWaitsToBeAsked) {
+TEST_F(HttpServerTest, ReadsChunksAfterTheContinueLine) {
   start();
   EXPECT_TRUE(ends_with_text(
       ask("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"

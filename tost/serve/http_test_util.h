@@ -17,7 +17,7 @@
 
 namespace tost::testing {
 
-// A client that says what it is told, byte for byte.
+// A client that sends exactly the bytes of the test.
 class Client {
  public:
   explicit Client(int64_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -43,7 +43,7 @@ class Client {
       at += size_t(n);
     }
   }
-  // What comes until `end` is in it, or the server closes, or nothing comes for a while.
+  // The bytes received until `end` is in them, the server closes, or nothing arrives for a while.
   std::string read(const std::string& end = "", int wait_ms = 300'000) {
     std::string all;
     char part[4096];
@@ -62,7 +62,7 @@ class Client {
   bool connected_;
 };
 
-// Whether it becomes true, within a time that no machine needs.
+// Whether it becomes true, within a generous limit.
 template <class Done>
 bool comes(const Done& done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
@@ -73,8 +73,8 @@ bool comes(const Done& done) {
   return true;
 }
 
-// Echoes bodies; "/stream" answers in parts until the client leaves, "/never" lets go, "/keep" and
-// "/parsed" wait.
+// Echoes bodies; "/stream" answers in parts until the client disconnects, "/never" gives no answer,
+// "/keep" and "/parsed" wait.
 class HttpServerTest : public ::testing::Test {
  protected:
   void start(HttpLimits limits = {}) {
@@ -107,7 +107,7 @@ class HttpServerTest : public ::testing::Test {
     if (e->request.path == "/keep" || e->request.path == "/parsed") {
       if (e->request.path == "/parsed") e->request.release_body();
       const std::lock_guard lock(mutex_);
-      kept_.push_back(std::move(e));
+      exchanges_.push_back(std::move(e));
       return;
     }
     if (e->request.path == "/stream" || e->request.path == "/flood") {
@@ -116,7 +116,7 @@ class HttpServerTest : public ::testing::Test {
         const std::string part =
             e->request.path == "/stream" ? "tick\n" : std::string(100'000, 'x');
         e->begin({.type = "text/event-stream"});
-        while (!e->gone() && !enough_) {
+        while (!e->disconnected() && !enough_) {
           e->send(part);
           flooded_ += int64_t(part.size());
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -143,14 +143,14 @@ class HttpServerTest : public ::testing::Test {
         const std::lock_guard lock(mutex_);
         now.swap(waiting_);
       }
-      for (const auto& e : now) e->answer({.body = e->gone() ? "gone" : "later"});
+      for (const auto& e : now) e->answer({.body = e->disconnected() ? "gone" : "later"});
     }
   }
   void TearDown() override {
     enough_ = stop_ = true;
     {
       const std::lock_guard lock(mutex_);
-      kept_.clear();
+      exchanges_.clear();
     }
     for (auto& stream : streams_) stream.join();
     if (thread_.joinable()) thread_.join();
@@ -173,9 +173,9 @@ class HttpServerTest : public ::testing::Test {
   std::vector<std::thread> streams_;
   std::vector<std::shared_ptr<Exchange>> waiting_;
   std::vector<int> statuses_;
-  std::vector<std::shared_ptr<Exchange>> kept_;
+  std::vector<std::shared_ptr<Exchange>> exchanges_;
   std::promise<void> go_on_;
-  std::shared_future<void> stopping_;  // what the server waits for when it is told to end
+  std::shared_future<void> stopping_;  // what the server waits for when its end is requested
 };
 
 inline int status_of(const std::string& answer) {

@@ -17,9 +17,9 @@ struct LanguageService::Row {
         fresh(session.state.position == 0) {
     const Prompt& prompt = request.prompt;
     if (prompt == nullptr || !session.pending.empty()) {
-      own.assign(session.pending.begin(), session.pending.end());
-      if (prompt != nullptr) own.insert(own.end(), prompt->begin(), prompt->end());
-      ids = own;
+      joined_ids.assign(session.pending.begin(), session.pending.end());
+      if (prompt != nullptr) joined_ids.insert(joined_ids.end(), prompt->begin(), prompt->end());
+      ids = joined_ids;
       session.pending.clear();
     } else {
       ids = *prompt;
@@ -31,7 +31,7 @@ struct LanguageService::Row {
     if (prompt != nullptr) writer.note(*prompt);
   }
 
-  // Sessions of models with learned positions hold all that was read.
+  // Sessions of models with learned positions hold all tokens read.
   template <class Ids>
   void remember(Ids begin, Ids end) {
     if (learned) session.history.insert(session.history.end(), begin, end);
@@ -42,18 +42,18 @@ struct LanguageService::Row {
   TextRequest request;
   TextSession session;
   TextWriter writer;
-  const bool learned;            // positions
-  const bool fresh;              // from position 0, so that its beginning may be shared
-  std::vector<int32_t> own;      // the prompt after what was pending
-  std::span<const int32_t> ids;  // to be read
-  int64_t read = 0, cached = 0;  // of them
-  torch::Tensor logits;          // [1, vocab] to draw from; undefined: none
-  int64_t last = -1;             // drawn and not yet read; -1: none
-  int64_t left = -1;             // the last of the prompt, where it is left unread
+  const bool learned;               // positions
+  const bool fresh;                 // from position 0, so that its beginning may be shared
+  std::vector<int32_t> joined_ids;  // the prompt after the pending tokens
+  std::span<const int32_t> ids;     // to be read
+  int64_t read = 0, cached = 0;     // of them
+  torch::Tensor logits;             // [1, vocab] to draw from; undefined: none
+  int64_t last = -1;                // drawn and not yet read; -1: none
+  int64_t left = -1;                // the last of the prompt, if it stays unread
   std::optional<TokenLogprob> logprob;
   std::string error;
   bool ended = false;
-  std::chrono::steady_clock::time_point before = request.came;  // its last token
+  std::chrono::steady_clock::time_point before = request.arrival;  // its last token
 };
 
 }  // namespace tost

@@ -148,7 +148,7 @@ void LanguageService::loop() {
     if (work) work(*loaded_.model);
     try {
       advance();
-    } catch (const std::exception& error) {  // memory that there is not
+    } catch (const std::exception& error) {  // not enough memory
       for (auto& row : rows_) end(*row, "failed", error.what());
     }
     std::erase_if(rows_, [](const auto& row) { return row->ended; });
@@ -160,12 +160,12 @@ void LanguageService::loop() {
   for (auto& request : queue_) {
     if (request.events.end) request.events.end({.reason = "interrupted", .error = why});
   }
-  for (auto& work : works_) work(*loaded_.model);  // which sees that the server has ended
+  for (auto& work : works_) work(*loaded_.model);  // which checks whether the server has ended
   queue_.clear();
   works_.clear();
 }
 
-// Moves the text whose turn it is from the queue to `fresh`; false where none may begin.
+// Moves the next text from the queue to `fresh`; false if none may begin.
 bool LanguageService::take_turn(std::vector<TextRequest>& fresh) {
   if (int64_t(rows_.size() + fresh.size()) >= limits_.batch) return false;
   std::map<int64_t, int64_t> places;  // by request

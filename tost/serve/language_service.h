@@ -1,5 +1,5 @@
-// One language model and the thread that runs it: texts come and end at any time, and every step
-// reads the weights once for one token of each.
+// One language model and the thread that runs it. Texts begin and end at any time; every step reads
+// the weights once for one token of each.
 #pragma once
 
 #include <algorithm>
@@ -29,43 +29,43 @@ struct TokenLogprob {
   std::vector<std::pair<int64_t, double>> top = {};  // most likely first
 };
 
-// Ids of a prompt, which texts share and the service counts: see LanguageService::prompt().
+// Ids of a prompt. Texts share them and the service counts them: see LanguageService::prompt().
 using Prompt = std::shared_ptr<const std::vector<int32_t>>;
 
 struct TextEnd {
   std::string reason;      // length, stop (or an end-of-text token), interrupted, failed
   std::string error = {};  // a sentence, where it failed or was interrupted
   int64_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
-  TextSession session = {};  // the session from here on, if it was asked for
+  TextSession session = {};  // the session from here on, if requested
 };
 
 // Called on the model's thread, so each returns soon.
 struct TextEvents {
-  // After every token: text that is certain now (perhaps none), of the token what was asked for,
-  // and the position of the session if it ended here.
+  // After every token: text that is final now (perhaps none), the requested facts of the token, and
+  // the position of the session if it ended here.
   std::function<void(const std::string& piece, const std::optional<TokenLogprob>&,
                      int64_t position)>
       piece;
-  std::function<void(TextEnd)> end;  // last, once
-  std::function<bool()> gone;        // true ends the text before its next token
+  std::function<void(TextEnd)> end;    // last, once
+  std::function<bool()> disconnected;  // true ends the text before its next token
 };
 
 struct TextRequest {
   Prompt prompt = {};                       // read after the session; null: nothing
   std::optional<TextSession> session = {};  // none: a new text
-  GenerateConfig config = {};               // past_block is not looked at
+  GenerateConfig config = {};               // past_block is ignored
   uint64_t stream = 0;    // draws from Random(config.seed, stream, session's draws)
-  int64_t logprobs = -1;  // alternatives to tell of every token; -1: nothing at all
+  int64_t logprobs = -1;  // alternatives to report of every token; -1: nothing at all
   bool keep = false;      // whether `end` wants the session
   double seconds = 0;     // 0: no limit
   TextEvents events = {};
-  std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
-  int64_t group = 0, turn = 0;  // the service's: its request, and when this one was served last
+  std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
+  int64_t group = 0, turn = 0;  // set by the service: its request, and the order of service
 };
 
 struct ServiceLimits {
   int64_t batch = 32;                   // texts at a time
-  int64_t queue = 256;                  // that wait
+  int64_t queue = 256;                  // of waiting texts
   int64_t prompt_tokens = 1 << 20;      // of a text
   int64_t all_prompt_tokens = 4 << 20;  // of prompts that wait or are read
   int64_t prefix_bytes = 256 << 20;
@@ -81,7 +81,7 @@ class LanguageService {
   LanguageService(const LanguageService&) = delete;
   LanguageService& operator=(const LanguageService&) = delete;
 
-  // Ends what runs and takes nothing more. May be called again.
+  // Ends running texts and accepts no more. May be called again.
   void stop();
 
   const LanguageInfo& info() const { return loaded_.info; }
@@ -89,16 +89,16 @@ class LanguageService {
   const std::filesystem::path& file() const { return loaded_.file; }
   const SessionFormat& format() const { return *format_; }
   int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest
-  // The most texts of a submit(): one request leaves room in the queue for others.
+  // The most texts of a submit(), so that one request does not fill the queue.
   int64_t most_texts() const { return std::max<int64_t>(1, limits_.queue - limits_.queue / 4); }
 
   // Counts `ids` until the last text that shares them has ended. Throws an ApiError where they are
-  // more than a text may have (400), or all that wait with them (429).
+  // more than a text may have (400), or more than all waiting texts may have (429).
   Prompt prompt(std::vector<int32_t> ids);
   int64_t prompt_tokens() const { return *prompt_tokens_; }
 
-  // Throws a usage Error for settings and texts the model cannot take. False where as many wait as
-  // may; nothing was called then.
+  // Throws a usage Error for settings and texts the model cannot take. False if the queue is full;
+  // nothing was called then.
   bool submit(TextRequest request);
   // The same for several of one request: all of them or none. The request with the fewest running
   // texts is served next, then the one that waited longest; none has more than half of the batch.
@@ -106,7 +106,7 @@ class LanguageService {
   // Runs `work` on the model's thread between two steps. It must not throw. False as above.
   bool run(std::function<void(LanguageModel&)> work);
 
-  // Of the mean over the tokens after the final norm, the direction [C]: read piece by piece.
+  // The mean over the tokens after the final norm, normalised [C]; read piece by piece.
   struct Embedding {
     Prompt ids;
     size_t read = 0;
@@ -114,7 +114,7 @@ class LanguageService {
     torch::Tensor sum = {};
     std::vector<float> direction = {};  // once all are read
   };
-  // Reads as many tokens as may be read between two steps. On the model's thread alone.
+  // Reads as many tokens as are allowed between two steps. Only on the model's thread.
   void embed(Embedding& embedding);
 
   int64_t waiting() const { return waiting_; }
@@ -128,7 +128,7 @@ class LanguageService {
   bool take_turn(std::vector<TextRequest>& fresh);
   void start(TextRequest request);
   void find_prefix(Row& row);
-  void drop_gone();
+  void drop_disconnected();
   void advance();
   void read_prompts();
   int64_t read_piece(Row& row);
@@ -152,7 +152,7 @@ class LanguageService {
   std::condition_variable wake_;
   std::deque<TextRequest> queue_;
   std::deque<std::function<void(LanguageModel&)>> works_;
-  int64_t turn_ = 0;  // numbers what was submitted or began
+  int64_t turn_ = 0;  // numbers submissions and begins
   bool stopping_ = false;
   std::atomic<int64_t> waiting_{0}, running_{0};
   std::thread thread_;

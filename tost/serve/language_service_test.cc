@@ -96,7 +96,7 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
   for (const char* mixer : {"tssa", "means", "softmax"}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
       Metrics metrics;
-      LanguageService alone(model_of(mixer), precision, {.prefix_bytes = 0}, metrics);
+      LanguageService single(model_of(mixer), precision, {.prefix_bytes = 0}, metrics);
       LanguageService crowd(model_of(mixer), precision, {.batch = 13, .queue = 1000}, metrics);
       Random random(3);
       const auto shared = prompt_of(random, 2 * kPrefixPiece);
@@ -114,7 +114,7 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
       }
       for (size_t i = 0; i < together.size(); ++i) {
         Text one;
-        ASSERT_TRUE(alone.submit(request_of(one, prompts[i], i, lengths[i])));
+        ASSERT_TRUE(single.submit(request_of(one, prompts[i], i, lengths[i])));
         const auto wanted = one.wait();
         if (i % 10 != 6) together[i].wait();
         ASSERT_EQ(int64_t(wanted.ids.size()), lengths[i]);
@@ -129,7 +129,7 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
 TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
   for (const char* mixer : {"tssa", "means", "softmax"}) {
     Metrics metrics, others;
-    LanguageService alone(model_of(mixer), Precision::kBf16, {.prefix_bytes = 0}, others);
+    LanguageService single(model_of(mixer), Precision::kBf16, {.prefix_bytes = 0}, others);
     LanguageService service(model_of(mixer), Precision::kBf16, {}, metrics);
     Random random(6);
     const auto longest = prompt_of(random, kPrefixPiece + 90);
@@ -139,17 +139,17 @@ TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
       return text.wait();
     };
     for (const int64_t tokens : {1, 40, 39, 300, 301, 346, 40, 300}) {
-      const auto wanted = ask(alone, tokens, 2);
+      const auto wanted = ask(single, tokens, 2);
       expect_same(ask(service, tokens, 2), wanted);
       const auto again = ask(service, tokens, 2);
       expect_same(again, wanted);
       EXPECT_EQ(again.end.cached_tokens, tokens);
-      expect_same(ask(service, tokens, 3), ask(alone, tokens, 3));
+      expect_same(ask(service, tokens, 3), ask(single, tokens, 3));
     }
   }
 }
 
-TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
+TEST(LanguageService, ASessionContinuesAsIfItHadNeverStopped) {
   for (const char* positions : {"none", "learned"}) {
     Metrics metrics;
     LanguageService service(model_of("tssa", positions), Precision::kBf16, {}, metrics);
@@ -182,20 +182,20 @@ TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
   }
 }
 
-TEST(LanguageService, EndsWhereNobodyWaits) {
+TEST(LanguageService, EndsWithoutWaiters) {
   Metrics metrics;
   LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
   Text text;
   auto r = request_of(text, {1, 2}, 1, 1'000'000'000);
   std::atomic<int> tokens{0};
-  std::atomic<bool> gone{false};
+  std::atomic<bool> disconnected{false};
   auto inner = r.events.piece;
   r.events.piece = [&, inner](const std::string& piece, const std::optional<TokenLogprob>& t,
                               int64_t position) {
     inner(piece, t, position);
-    if (++tokens == 5) gone = true;
+    if (++tokens == 5) disconnected = true;
   };
-  r.events.gone = [&] { return gone.load(); };
+  r.events.disconnected = [&] { return disconnected.load(); };
   service.submit(std::move(r));
   EXPECT_EQ(text.wait().end.reason, "interrupted");
   EXPECT_EQ(tokens, 5);  // not one step more
@@ -244,7 +244,7 @@ TEST(LanguageService, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(service.submit(request_of(text, {1}, 1, 1)));  // the queue is full
 }
 
-TEST(LanguageService, CountsTheTokensOfPromptsUntilNobodyHoldsThem) {
+TEST(LanguageService, CountsTheTokensOfPromptsWhileTheyAreShared) {
   Metrics metrics;
   LanguageService service(model_of("tssa"), Precision::kFp32,
                           {.prompt_tokens = 10, .all_prompt_tokens = 15}, metrics);

@@ -1,4 +1,4 @@
-// What the model's thread does between two steps and in one: prompts are read, tokens drawn.
+// The work of the model's thread between two steps and in one: reads prompts, draws tokens.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Of prompts, between two steps: how long a text that is being written may be kept waiting.
+// Limit of the prompt tokens between two steps: it bounds the wait of a text that is being written.
 constexpr int64_t kPromptBudget = 2 * kPrefixPiece;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -51,19 +51,19 @@ TokenLogprob logprob_of(const float* logits, int64_t count, int64_t id, int64_t 
 }  // namespace
 
 void LanguageService::advance() {
-  drop_gone();
+  drop_disconnected();
   read_prompts();
   step();
   draw();
 }
 
-void LanguageService::drop_gone() {
+void LanguageService::drop_disconnected() {
   for (auto& row : rows_) {
     const double s = row->request.seconds;
-    if (row->request.events.gone && row->request.events.gone()) {
+    if (row->request.events.disconnected && row->request.events.disconnected()) {
       ++metrics_.abandoned;
       end(*row, "interrupted");
-    } else if (s > 0 && seconds_between(row->request.came, Clock::now()) > s) {
+    } else if (s > 0 && seconds_between(row->request.arrival, Clock::now()) > s) {
       end(*row, "interrupted", cat("The text was not written within ", s, " seconds."));
     }
   }
@@ -76,7 +76,7 @@ void LanguageService::start(TextRequest request) {
   if (row.ids.empty()) end(row, "length");
 }
 
-// As late as may be: texts that begin together have one prompt read once.
+// As late as possible: texts that begin together read a common prompt once.
 void LanguageService::find_prefix(Row& row) {
   auto hit = prefixes_.find(row.ids);
   ++(hit.tokens > 0 ? metrics_.prefix_hits : metrics_.prefix_misses);
@@ -88,8 +88,8 @@ void LanguageService::find_prefix(Row& row) {
   if (!row.reading()) row.logits = hit.logits.defined() ? hit.logits : engine_.logits(hit.hidden);
 }
 
-// A piece of the prompt that came first, so that each is read in the end, and then the shortest
-// rests, so that nobody waits for a long one.
+// First a piece of the oldest prompt, so that every prompt is finished. Then the shortest rests, so
+// that none waits for a long prompt.
 void LanguageService::read_prompts() {
   const auto rest = [](const std::unique_ptr<Row>& row) {
     return row->ended ? 0 : int64_t(row->ids.size()) - row->read;
@@ -108,7 +108,7 @@ void LanguageService::read_prompts() {
   }
 }
 
-// How many tokens were read.
+// Returns the number of tokens read.
 int64_t LanguageService::read_piece(Row& row) {
   auto& state = row.session.state;
   try {
@@ -171,7 +171,7 @@ void LanguageService::draw() {
   for (auto* row : ready) emit(*row);
 }
 
-// Touches its row alone: rows are drawn by several threads.
+// Changes only its row: rows are drawn by several threads.
 void LanguageService::draw_one(Row& row) {
   if (row.request.config.max_tokens == 0) return;
   const float* logits = row.logits.const_data_ptr<float>();

@@ -1,5 +1,4 @@
-#include "tost/serve/log_lines.h"
-
+// The log of a server.
 #include <poll.h>
 #include <unistd.h>
 
@@ -9,16 +8,17 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/serve/metrics.h"
 
 namespace tost {
 namespace {
 
-constexpr int64_t kMostLines = 4096;
+constexpr int64_t kMaxLines = 4096;
 constexpr int kPollMs = 100, kLastPolls = 10;
 
 }  // namespace
 
-LogLines::LogLines(int descriptor) : descriptor_(descriptor), thread_(1, kMostLines) {}
+LogLines::LogLines(int descriptor) : descriptor_(descriptor), thread_(1, kMaxLines) {}
 
 LogLines::~LogLines() {
   ending_ = true;
@@ -32,8 +32,8 @@ void LogLines::add(std::string line) {
 // Never waits in write(): a pipe that is ready takes PIPE_BUF bytes.
 void LogLines::write(std::string line) {
   line += '\n';
-  if (const int64_t all = dropped_; all > told_) {
-    line = cat("{\"dropped\": ", all - std::exchange(told_, all), "}\n", line);
+  if (const int64_t all = dropped_; all > reported_) {
+    line = cat("{\"dropped\": ", all - std::exchange(reported_, all), "}\n", line);
   }
   int polls = 0;
   for (size_t at = 0; at < line.size() && !abandoned_;) {
@@ -44,7 +44,7 @@ void LogLines::write(std::string line) {
     }
     const auto count =
         ::write(descriptor_, line.data() + at, std::min<size_t>(line.size() - at, PIPE_BUF));
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return;  // nobody can read it any more
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return;  // no reader is left
     at += size_t(std::max<ssize_t>(count, 0));
   }
 }

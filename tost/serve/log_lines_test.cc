@@ -1,15 +1,15 @@
-#include "tost/serve/log_lines.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <future>
 
+#include "tost/serve/metrics.h"
+
 namespace tost {
 namespace {
 
-TEST(LogLines, AreDroppedAndCountedWhereNobodyReads) {
+TEST(LogLines, AreDroppedAndCountedWithoutAReader) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::future<std::string> read;
@@ -27,12 +27,12 @@ TEST(LogLines, AreDroppedAndCountedWhereNobodyReads) {
   }
   ::close(ends[1]);
   const auto all = read.get();
-  int64_t told = 0;
+  int64_t reported = 0;
   static const std::string kNote = "{\"dropped\": ";
   for (size_t at = 0; (at = all.find(kNote, at)) != std::string::npos;) {
-    told += std::stoi(all.substr(at += kNote.size()));
+    reported += std::stoi(all.substr(at += kNote.size()));
   }
-  EXPECT_EQ(told, 5);
+  EXPECT_EQ(reported, 5);
   EXPECT_EQ(all.back(), '\n');
   ::close(ends[0]);
 }

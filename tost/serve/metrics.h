@@ -1,4 +1,4 @@
-// Counts and times of a server, in the text form of Prometheus. Free of torch.
+// Counts and times of a server, in the text form of Prometheus, and its log. Free of torch.
 #pragma once
 
 #include <array>
@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 #include <string>
+
+#include "tost/serve/workers.h"
 
 namespace tost {
 
@@ -28,10 +30,10 @@ struct Metrics {
   std::atomic<int64_t> prefix_hits{0}, prefix_misses{0}, abandoned{0}, refused{0};
   Histogram first_token, between_tokens;
 
-  // Of a path as routes name it, never as it came: the number of series is bounded.
+  // By the path of the route, never of the request: this bounds the number of series.
   void add_request(const std::string& route, int status, double seconds);
 
-  // Values that are asked for rather than counted.
+  // Values that are queried, not counted.
   using Gauges = std::map<std::string, std::pair<std::string, double>>;  // name: help, value
   std::string text(const Gauges& gauges) const;
 
@@ -39,6 +41,28 @@ struct Metrics {
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, int64_t> requests_;
   Histogram request_times_;
+};
+
+// Writes lines of a log on a thread, so that a reader that stops reading does not stop the server.
+class LogLines {
+ public:
+  explicit LogLines(int descriptor);
+  ~LogLines();  // writes the rest, if the reader takes it within a second
+
+  // Any thread; returns at once. A line is dropped if too many wait, and the next one that is
+  // written follows {"dropped": count}.
+  void add(std::string line);
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  void write(std::string line);
+
+  const int descriptor_;
+  std::atomic<int64_t> dropped_{0};
+  std::atomic<bool> ending_{false};
+  int64_t reported_ = 0;
+  bool abandoned_ = false;  // without a reader, and the server ends
+  Workers thread_;
 };
 
 }  // namespace tost

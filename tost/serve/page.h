@@ -1,4 +1,4 @@
-// The page that a browser shows: web/serve.html as one file, which loads nothing.
+// The page for browsers: web/serve.html as one file, which loads nothing.
 #pragma once
 
 #include "tost/serve/http.h"

@@ -1,9 +1,10 @@
-// /v1/classify and /v1/explain: what a model sees in pictures, and what it does to a text.
+// /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
 #include "tost/data/preprocess.h"
 #include "tost/explain/numbers.h"
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/explain_trace.h"
+#include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/serve/page.h"
@@ -17,12 +18,12 @@ using nlohmann::json;
 // A picture of a few bytes may claim a size that takes gigabytes to decode.
 constexpr ImageLimits kPictureLimits{
     .max_side = 16'384, .max_pixels = 40'000'000, .max_file_bytes = 64 << 20};
-constexpr size_t kMostPictures = 64;
-// Pixels to decode for a request, and what a pixel that waits for the network counts.
-constexpr int64_t kMostWork = 400'000'000, kSeenWork = 4;
-constexpr int64_t kMostExplained = 512;  // tokens
+constexpr size_t kMaxPictures = 64;
+// Limit of pixels to decode for a request, and the memory of a pixel that waits for the network.
+constexpr int64_t kMaxWork = 400'000'000, kSeenWork = 4;
+constexpr int64_t kMaxExplained = 512;  // tokens
 
-// The pictures of a request, which hold their part of the budgets until it is answered.
+// The pictures of a request. They hold their part of the budgets until the answer.
 struct Pictures {
   const ServedModel& model;
   int64_t top = 5;
@@ -51,7 +52,7 @@ bool is_picture(const HttpRequest& request) {
   return starts_with(request.content_type, "image/");
 }
 
-// A picture that was sent as a page's form sends it, or without its type.
+// The error for a picture that was sent as a form, or without its type.
 void refuse_forms(const HttpRequest& request) {
   const bool form = starts_with(request.content_type, "multipart/");
   if (!form && (is_picture(request) || !looks_like_image(request.body))) return;
@@ -60,13 +61,13 @@ void refuse_forms(const HttpRequest& request) {
                           "'image/jpeg', or in JSON as base64."));
 }
 
-// One as the body itself.
+// One picture as the body.
 PicturesPtr sent_picture(const Call& call) {
   return std::make_shared<Pictures>(Pictures{.model = call.app.pictures(call.parameter("model")),
                                              .files = {std::move(call.exchange->request.body)}});
 }
 
-// One to `most` in JSON as base64, with or without "data:…;base64,".
+// One to `most` pictures in JSON as base64, with or without "data:…;base64,".
 PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field, size_t most) {
   auto model = fields.text("model", call.parameter("model"));
   Pictures result{.model = call.app.pictures(model), .top = fields.count("top_k", 5, 1, 1 << 20)};
@@ -85,8 +86,8 @@ PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field,
   return std::make_shared<Pictures>(std::move(result));
 }
 
-// Takes the pictures' part of the budgets, decodes one after the other on another thread, where
-// `take` gets each before the next, and then runs `answer` on the model's thread.
+// Reserves the pictures' part of the budgets. Decodes one picture after the other on another thread
+// and passes each to `take`. Then runs `answer` on the model's thread.
 void decode_pictures(const Call& call, const PicturesPtr& pictures,
                      std::function<void(const Image&, const Preprocess&)> take,
                      std::function<void(PictureService&)> answer) {
@@ -96,12 +97,12 @@ void decode_pictures(const Call& call, const PicturesPtr& pictures,
   for (size_t i = 0; i < files.size(); ++i) {
     work += decoding_work(files[i], cat("Image ", i + 1), kPictureLimits);
   }
-  if (work > kMostWork) {
+  if (work > kMaxWork) {
     throw ApiError(413, cat("The pictures have ", work, " pixels to decode, where each scan of a ",
-                            "progressive JPEG counts; at most ", kMostWork,
+                            "progressive JPEG counts; at most ", kMaxWork,
                             " are decoded for a request: send fewer or smaller ones."));
   }
-  // What the network sees stays in memory until it is seen.
+  // The network's input stays in memory until it is read.
   work += kSeenWork * int64_t(files.size()) * preprocess.size * preprocess.size;
   const auto part = call.app.pixels.take(work);
   if (part == nullptr) {
@@ -111,7 +112,7 @@ void decode_pictures(const Call& call, const PicturesPtr& pictures,
   const auto decode = [call, pictures, &preprocess, take = std::move(take),
                        answer = std::move(answer)] {
     for (size_t i = 0; i < pictures->files.size(); ++i) {
-      if (call.exchange->gone()) return;
+      if (call.exchange->disconnected()) return;
       if (call.app.ended()) throw shutting_down();
       take(
           decode_image(std::exchange(pictures->files[i], {}), cat("Image ", i + 1), kPictureLimits),
@@ -130,7 +131,7 @@ void classify(const Call& call) {
     pictures = sent_picture(call);
   } else {
     Fields fields(call.request().body);
-    pictures = listed_pictures(call, fields, "images", kMostPictures);
+    pictures = listed_pictures(call, fields, "images", kMaxPictures);
   }
   const auto seen = std::make_shared<std::vector<Image>>();
   const auto answer = [call, pictures, seen](PictureService& service) {
@@ -199,7 +200,7 @@ void explain_words(const Call& call, Fields& fields) {
   const auto& model = call.app.language(fields.text("model", {}));
   const auto ids = encode_text(model, fields.needed_text("text"));
   fields.finish();
-  const auto most = std::min(kMostExplained, model.language->most_tokens());
+  const auto most = std::min(kMaxExplained, model.language->most_tokens());
   if (ids.empty() || int64_t(ids.size()) > most) {
     throw ApiError(400, cat("'text' has ", ids.size(), " tokens; 1 to ", most, " are expected."),
                    "text");
@@ -224,6 +225,27 @@ void page(const Call& call) {
 }
 
 }  // namespace
+
+PictureService::PictureService(LoadedModel loaded, Precision precision, int64_t queue,
+                               int64_t threads)
+    : loaded_(std::move(loaded)),
+      precision_(precision),
+      runner_(*loaded_.model, precision, /*engine=*/VisionEngine::supports(*loaded_.model)),
+      thread_(1, queue, [threads] {
+        if (threads > 0) at::set_num_threads(int(threads));
+      }) {}
+
+torch::Tensor PictureService::probabilities(const std::vector<Image>& pictures) {
+  const torch::InferenceMode no_grad;
+  const auto& preprocess = loaded_.info.preprocess;
+  const Normalizer normalize(preprocess);
+  const auto batch = torch::empty(
+      {int64_t(pictures.size()), preprocess.channels, preprocess.size, preprocess.size});
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    normalize(pictures[i], batch[int64_t(i)].data_ptr<float>());
+  }
+  return runner_.logits(batch).to(torch::kDouble).softmax(1);
+}
 
 const std::vector<Route>& picture_routes() {
   static const std::vector<Route> routes{{"POST", "/v1/classify", classify, {"model"}},

@@ -1,6 +1,6 @@
-// States after beginnings of prompts, so that a beginning that comes again is not read again: a
+// Caches the states after beginnings of prompts, so that a repeated beginning is not read again: a
 // trie whose edges are pieces of kPrefixPiece tokens. The rest of a prompt is a shorter edge, which
-// serves the same prompt alone: another one is read from the piece before.
+// only serves the same prompt: another prompt is read from the piece before.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace tost {
 
-// Prompts are read in pieces that end at multiples of this position, cached or not: what a text is
-// given does not depend, bit for bit, on what the cache holds.
+// Prompts are read in pieces that end at multiples of this position, cached or not. So the results
+// do not depend, bit for bit, on the content of the cache.
 inline constexpr int64_t kPrefixPiece = 256;
 
 LanguageState copy_of(const LanguageState& state);
@@ -22,7 +22,7 @@ LanguageState copy_of(const LanguageState& state);
 // Not thread-safe.
 class PrefixCache {
  public:
-  // Bytes of tensors, keys and what the allocator and the trie take for them; 0 keeps nothing.
+  // Limit in bytes for tensors, keys and the overhead of allocator and trie; 0 caches nothing.
   explicit PrefixCache(int64_t most_bytes);
   ~PrefixCache();
 
@@ -35,9 +35,9 @@ class PrefixCache {
   // All of `ids`, or the longest beginning of whole pieces that is known.
   Hit find(std::span<const int32_t> ids);
 
-  // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings are
-  // expected to be there, otherwise nothing happens, as for what is larger than all the bytes.
-  // Leaves used least recently go where the bytes are spent. `last`: the hidden vector of a
+  // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings
+  // must be cached already, otherwise nothing happens. Neither is anything cached that is larger
+  // than the limit. The least recently used leaves are evicted. `last`: the hidden vector of a
   // multiple, else the logits.
   void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
            const torch::Tensor& last);

@@ -119,7 +119,7 @@ TEST(PrefixCache, IsAsItWasWhereMemoryEnds) {
   EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
 }
 
-TEST(PrefixCache, CountsWhatSmallEntriesTakeBesideTheirNumbers) {
+TEST(PrefixCache, CountsTheOverheadOfSmallEntries) {
   PrefixCache cache(1 << 20);
   for (int32_t id = 0; id < 100; ++id) {
     cache.add(std::vector<int32_t>{id}, 1, state_of(1, 1), torch::zeros({1, 4}));

@@ -35,20 +35,21 @@ LoadedLanguage mixed_model() {
 }
 
 // A client that may leave before its answer has ended.
-class Heard : public Exchange {
+class TestExchange : public Exchange {
  public:
-  Heard(HttpRequest r, bool leaves) : Exchange(std::move(r)), gone_(false), leaves_(leaves) {}
+  TestExchange(HttpRequest r, bool leaves)
+      : Exchange(std::move(r)), disconnected_(false), leaves_(leaves) {}
   void answer(HttpResponse response) override {
     set(std::move(response));
     end();
   }
   void begin(HttpResponse head) override { set(std::move(head)); }
   void send(const std::string&) override {
-    if (leaves_) gone_ = true;
+    if (leaves_) disconnected_ = true;
   }
   void end() override { finish(); }
-  bool gone() const override { return gone_; }
-  void leave() { gone_ = true; }
+  bool disconnected() const override { return disconnected_; }
+  void leave() { disconnected_ = true; }
   // The handler has let go of it.
   void finish() {
     if (!ended_.exchange(true)) done_.set_value();
@@ -67,7 +68,7 @@ class Heard : public Exchange {
   std::mutex mutex_;
   bool answered_ = false;
   HttpResponse response_{.status = 0};
-  std::atomic<bool> gone_, ended_{false};
+  std::atomic<bool> disconnected_, ended_{false};
   const bool leaves_;
   std::promise<void> done_;
 };
@@ -80,10 +81,10 @@ class Mix {
     Random random(seed, 1);
     for (int i = 0; i < kRequests; ++i) {
       one(random);
-      ++asked_;
+      ++requests_;
     }
   }
-  int asked() const { return asked_; }
+  int requests() const { return requests_; }
   std::map<int, int> statuses() const { return statuses_; }
 
  private:
@@ -95,11 +96,11 @@ class Mix {
       request.path = path.substr(0, mark);
     }
     const bool leaves = random.below(6) == 0;
-    const auto heard = std::make_shared<Heard>(std::move(request), leaves);
+    const auto received = std::make_shared<TestExchange>(std::move(request), leaves);
     app_.handler().handle(
-        std::shared_ptr<Exchange>(heard.get(), [heard](Exchange*) { heard->finish(); }));
-    if (leaves) heard->leave();
-    auto response = heard->wait();
+        std::shared_ptr<Exchange>(received.get(), [received](Exchange*) { received->finish(); }));
+    if (leaves) received->leave();
+    auto response = received->wait();
     const std::lock_guard lock(mutex_);
     if (!leaves) ++statuses_[response.status];
     return response;
@@ -149,7 +150,7 @@ class Mix {
   }
 
   App& app_;
-  std::atomic<int> asked_{0};
+  std::atomic<int> requests_{0};
   std::mutex mutex_;
   std::vector<std::string> ids_;
   std::map<int, int> statuses_;
@@ -178,7 +179,7 @@ TEST(ServeMixSlow, EveryRequestIsAnsweredUntilTheEnd) {
     }
     Random random(seed, 0);
     const auto end_at = int(random.below(kClients * kRequests));
-    while (mix.asked() < end_at) std::this_thread::yield();
+    while (mix.requests() < end_at) std::this_thread::yield();
     app.end();
     for (auto& client : clients) client.get();
     ended = true;

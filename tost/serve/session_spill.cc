@@ -1,4 +1,4 @@
-// What is done to sessions that nobody asks for: saved, spilled and removed.
+// Saves, spills and removes idle sessions.
 #include <malloc.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTrimBytes = 16 << 20;
 
-// What could not be saved does not keep the rest from being saved.
+// A failed save does not prevent the other saves.
 class Failures {
  public:
   template <class Work>
@@ -44,7 +44,7 @@ void SessionStore::save_all() {
   failures.report();
 }
 
-// The allocator keeps freed sessions for itself until it is asked.
+// The allocator holds freed sessions until it is trimmed.
 void SessionStore::trim() {
   {
     const Lock lock(mutex_);
@@ -55,7 +55,7 @@ void SessionStore::trim() {
   malloc_trim(0);
 }
 
-// One at a time, so that nobody waits for the disk longer than a file takes.
+// One at a time, so that a request waits at most for the writing of one file.
 template <class Work>
 void SessionStore::each_idle(double seconds, bool in_memory, const Work& work) {
   std::vector<std::string> ids;
@@ -84,7 +84,7 @@ void SessionStore::spill_idle() {
       drop(at->second);
     });
   });
-  // What was given back is larger than what was taken, and may have spent the bytes.
+  // A returned session is larger than before, so the sum may exceed the limit.
   for (bool spilled = true; spilled;) {
     spilled = false;
     const Lock lock(mutex_);

@@ -16,13 +16,13 @@ namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
-using WallClock = std::chrono::system_clock;  // which a restart does not set back
+using WallClock = std::chrono::system_clock;  // a restart does not reset it
 
 constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
-constexpr int64_t kMostFileBytes = int64_t{1} << 32;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 32;
 
-// `kind` and what cannot be guessed.
+// `kind` and a random part that cannot be guessed.
 std::string new_id(const std::string& kind) {
   std::random_device system;
   std::string id = kind + "-";
@@ -30,7 +30,7 @@ std::string new_id(const std::string& kind) {
   return id;
 }
 
-// Whatever a client calls a session becomes part of a path only if it has the form of an id.
+// A client's name of a session becomes part of a path only if it has the form of an id.
 bool is_id(const std::string& id) {
   if (id.size() != kIdLength || !(starts_with(id, "sess-") || starts_with(id, "resp-"))) {
     return false;
@@ -46,7 +46,7 @@ std::optional<std::string> session_of(const fs::path& file) {
   return id;
 }
 
-// A disk that fails is no fault of the client's.
+// A failing disk is a fault of the server, not of the client.
 template <class Work>
 auto on_disk(const Work& work) {
   try {
@@ -65,7 +65,7 @@ SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
   adopt_folder();
 }
 
-// Folders are models, files sessions.
+// Each folder is a model, each file a session.
 void SessionStore::adopt_folder() {
   for (const auto& model : folder_entries(limits_.folder)) {
     if (!model.folder || model.link) continue;
@@ -118,7 +118,7 @@ void SessionStore::load(Entry& e) {
   e.used = WallClock::now();
   if (e.bytes != nullptr) return;
   e.bytes = on_disk([&] {
-    return std::make_shared<const std::string>(read_file(file_of(e.info), kMostFileBytes));
+    return std::make_shared<const std::string>(read_file(file_of(e.info), kMaxFileBytes));
   });
   e.info.in_memory = true;
   e.info.bytes = int64_t(e.bytes->size());
@@ -162,20 +162,20 @@ bool SessionStore::idle(const Entry& e, double seconds) const {
   return !e.info.busy && WallClock::now() - e.used >= std::chrono::duration<double>(seconds);
 }
 
-// Of those that may leave memory for the folder, or, as stored answers, for good, the one used
-// least recently.
+// The least recently used of those that may be spilled to the folder or, as stored answers,
+// removed.
 SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   auto oldest = entries_.end();
   for (auto at = entries_.begin(); at != entries_.end(); ++at) {
     const auto& e = at->second;
-    const bool may_go = spill ? e.bytes != nullptr : starts_with(e.info.id, "resp-");
-    if (!may_go || e.info.busy) continue;
+    const bool removable = spill ? e.bytes != nullptr : starts_with(e.info.id, "resp-");
+    if (!removable || e.info.busy) continue;
     if (oldest == entries_.end() || e.used < oldest->second.used) oldest = at;
   }
   return oldest;
 }
 
-// False where there is none other than `but`.
+// False if there is none except `but`.
 bool SessionStore::spill_oldest(const Entry* but) {
   const auto found = lock_ ? oldest(true) : entries_.end();
   if (found == entries_.end() || &found->second == but) return false;
@@ -184,7 +184,7 @@ bool SessionStore::spill_oldest(const Entry* but) {
   return true;
 }
 
-// Refuses before anything leaves, where that would not do.
+// Refuses before it evicts anything, if eviction cannot make enough room.
 void SessionStore::make_room(int64_t bytes) {
   const auto many = [this] { return int64_t(entries_.size()) >= limits_.count; };
   const auto full = [&] { return many() || bytes_ + bytes > limits_.bytes; };

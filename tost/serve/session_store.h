@@ -1,5 +1,5 @@
-// Sessions of texts that nobody is writing: each the bytes of its file, in memory or in a folder.
-// They do not change once made, so that a fork is another name for the same bytes. Free of torch.
+// Sessions of texts that are not being written: each is the bytes of its file, in memory or in a
+// folder. The bytes never change, so a fork is another name for the same bytes. Free of torch.
 #pragma once
 
 #include <chrono>
@@ -32,18 +32,18 @@ struct SessionLimits {
   std::filesystem::path folder = {};  // empty: sessions live as long as the server
   int64_t bytes = int64_t{1} << 30;   // in memory
   int64_t count = 100'000;
-  double idle_s = 60;        // then they are written to the folder and leave memory
-  double age_s = 7 * 86400;  // without use; then they are removed. 0: never
+  double idle_s = 60;        // after this time they are written to the folder and leave memory
+  double age_s = 7 * 86400;  // without use, then they are removed; 0: never
 };
 
-// Thread-safe. All throw an ApiError for a session that is not there (404), that another request
-// continues (409) or that there is no room for (429).
+// Thread-safe. All throw an ApiError: 404 for an unknown session, 409 for one that another request
+// continues, 429 without room.
 class SessionStore {
  public:
-  // Takes up what lies in the folder, which is this server's alone.
+  // Loads the sessions of the folder, which no other server may use.
   explicit SessionStore(const SessionLimits& limits);
 
-  // Its name: "sess" or "resp" and what cannot be guessed.
+  // Its name: "sess" or "resp" and a random part that cannot be guessed.
   std::string add(const std::string& kind, const std::string& model, int64_t position,
                   std::string bytes);
   // A name and room for about `bytes`, before there is a session: give_back() brings it.
@@ -58,16 +58,16 @@ class SessionStore {
   // Durable once it returns. Throws an ApiError without a folder.
   void save(const std::string& id);
 
-  // For one request alone until it is given back, changed or not. What was reserved and is given
-  // back without bytes was never there.
+  // Reserved for one request until it is returned, changed or not. A reserved name that is returned
+  // without bytes is removed.
   SessionBytes take(const std::string& id, const std::string& model);
   void give_back(const std::string& id, int64_t position, std::string bytes);
   void give_back(const std::string& id);
 
-  // Both go through all sessions before they throw an Error that says how many could not be saved,
-  // and why the first.
+  // Both visit all sessions before they throw an Error with the number of failures and the first
+  // reason.
   void save_all();  // at the end
-  // Every second or so; also removes what has expired, and gives freed memory back to the system.
+  // Every second or so; also removes expired sessions, and returns freed memory to the system.
   void spill_idle();
   int64_t bytes_in_memory() const;
   int64_t count() const;
@@ -77,7 +77,7 @@ class SessionStore {
     SessionInfo info;
     SessionBytes bytes;
     std::chrono::system_clock::time_point used;
-    int64_t reserved = 0;  // bytes of room for a session that is not there yet
+    int64_t reserved = 0;  // bytes reserved for a session that does not exist yet
   };
   using Lock = std::lock_guard<std::mutex>;
   using Entries = std::map<std::string, Entry>;
@@ -105,7 +105,7 @@ class SessionStore {
   mutable std::mutex mutex_;
   Entries entries_;
   int64_t bytes_ = 0;  // of entries in memory, and reserved; bytes that two share count twice
-  int64_t most_ = 0;   // the largest bytes_ that was seen since memory was given back
+  int64_t most_ = 0;   // the largest bytes_ since memory was returned to the system
 };
 
 }  // namespace tost

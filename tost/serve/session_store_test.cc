@@ -103,7 +103,7 @@ TEST(SessionStore, WhatCannotBeSavedStopsNoOther) {
   for (int i = 0; i < 5; ++i) ids.push_back(store.add("sess", "m", 1, "state"));
   std::sort(ids.begin(), ids.end());
   std::filesystem::create_directories(folder / "m" / (ids[2] + ".safetensors"));
-  const auto said = [&](void (SessionStore::*work)()) -> std::string {
+  const auto message = [&](void (SessionStore::*work)()) -> std::string {
     try {
       (store.*work)();
     } catch (const Error& error) {
@@ -113,13 +113,13 @@ TEST(SessionStore, WhatCannotBeSavedStopsNoOther) {
   };
   const auto file = [&](int i) { return folder / "m" / (ids[size_t(i)] + ".safetensors"); };
   for (const auto work : {&SessionStore::save_all, &SessionStore::spill_idle}) {
-    EXPECT_EQ(said(work).rfind("1 session could not be saved", 0), 0u) << said(work);
+    EXPECT_EQ(message(work).rfind("1 session could not be saved", 0), 0u) << message(work);
     for (const int i : {0, 1, 3, 4}) EXPECT_EQ(read_file(file(i), 100), "state");
   }
   EXPECT_EQ(store.bytes_in_memory(), 5);  // it stays where it is
   EXPECT_EQ(status_of([&] { store.save(ids[2]); }), 500);
   std::filesystem::remove(file(2));
-  EXPECT_EQ(said(&SessionStore::save_all), "nothing");
+  EXPECT_EQ(message(&SessionStore::save_all), "nothing");
   EXPECT_EQ(read_file(file(2), 100), "state");
 }
 
@@ -131,7 +131,7 @@ int64_t resident_bytes() {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // its allocator keeps what is freed
-TEST(SessionStore, MemoryOfSessionsOnDiskGoesBackToTheSystem) {
+TEST(SessionStore, MemoryOfSessionsOnDiskReturnsToTheSystem) {
   const TempDir dir;
   constexpr size_t kSession = 4 << 20;
   // Freed, it makes the allocator keep blocks up to this size.
@@ -230,15 +230,15 @@ TEST(SessionStore, PagesFollowOneAnother) {
   EXPECT_FALSE(store.list(ids[6], 3).second);
 }
 
-TEST(SessionStore, SessionsThatNobodyUsesEnd) {
+TEST(SessionStore, UnusedSessionsEnd) {
   const TempDir dir;
   const SessionLimits limits{.folder = dir.path() / "s", .age_s = 3600};
-  std::string kept, old;
+  std::string fresh, old;
   {
     SessionStore store(limits);
-    kept = store.add("sess", "m", 1, "kept");
+    fresh = store.add("sess", "m", 1, "kept");
     old = store.add("sess", "m", 1, "old");
-    EXPECT_EQ(store.info(kept).expires_at, store.info(kept).created + 3600);
+    EXPECT_EQ(store.info(fresh).expires_at, store.info(fresh).created + 3600);
     store.spill_idle();
     EXPECT_EQ(store.count(), 2);
     store.save_all();
@@ -251,7 +251,7 @@ TEST(SessionStore, SessionsThatNobodyUsesEnd) {
   store.spill_idle();
   EXPECT_EQ(status_of([&] { store.read(old, "m"); }), 404);
   EXPECT_FALSE(path_exists(file));
-  EXPECT_EQ(*store.read(kept, "m"), "kept");
+  EXPECT_EQ(*store.read(fresh, "m"), "kept");
 
   SessionStore brief({.age_s = 1e-9});
   const auto id = brief.add("sess", "m", 1, "s");

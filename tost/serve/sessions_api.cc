@@ -1,4 +1,4 @@
-// /v1/sessions: states that clients keep, fork, carry away and bring back.
+// /v1/sessions: states that clients store, fork, download and upload.
 #include <charconv>
 
 #include "tost/io/parse_json.h"
@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kListed = 100, kMostListed = 1000;  // sessions of a page
+constexpr int64_t kListed = 100, kMaxListed = 1000;  // sessions of a page
 
 json to_json(const SessionInfo& info) {
   json object = TOST_MEMBERS(info, id, model, bytes, created, in_memory, saved, busy);
@@ -57,8 +57,8 @@ void list(const Call& call) {
     const auto read = std::from_chars(text.data(), end, limit);
     if (read.ec != std::errc() || read.ptr != end) limit = 0;
   }
-  if (limit < 1 || limit > kMostListed) {
-    throw ApiError(400, cat("'limit' is an integer from 1 to ", kMostListed, "."), "limit");
+  if (limit < 1 || limit > kMaxListed) {
+    throw ApiError(400, cat("'limit' is an integer from 1 to ", kMaxListed, "."), "limit");
   }
   const auto [page, more] = call.app.sessions.list(call.parameter("after"), limit);
   json data = json::array();
@@ -94,7 +94,7 @@ void export_state(const Call& call) {
   call.exchange->answer({.type = "application/octet-stream", .body = *bytes});
 }
 
-// A file from a stranger: checked as a whole, and written again from what was read.
+// An untrusted file: it is checked as a whole, and written again from the values read.
 void import_state(const Call& call) {
   const auto& model = call.app.language(call.parameter("model"));
   const auto session = session_from(model, call.request().body, "The body");

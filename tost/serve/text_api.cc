@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kMostStops = 16, kMostStopBytes = 1024;
+constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
 
 uint64_t any_seed() {
   std::random_device system;
@@ -36,10 +36,10 @@ GenerateConfig generate_config(Fields& fields, const App& app, const std::string
   c.stop = fields.texts("stop");
   size_t bytes = 0;
   for (const auto& stop : c.stop) bytes += stop.size();
-  if (c.stop.size() > kMostStops || bytes > kMostStopBytes) {
+  if (c.stop.size() > kMaxStops || bytes > kMaxStopBytes) {
     throw ApiError(400,
-                   cat("'stop' holds ", c.stop.size(), " texts of ", bytes, " bytes; ", kMostStops,
-                       " of ", kMostStopBytes, " in all are allowed."),
+                   cat("'stop' holds ", c.stop.size(), " texts of ", bytes, " bytes; ", kMaxStops,
+                       " of ", kMaxStopBytes, " in all are allowed."),
                    "stop");
   }
   c.seed =
@@ -60,7 +60,7 @@ std::vector<std::vector<int32_t>> prompts_of(const json& value, const ServedMode
   const auto refuse = [&field] {
     throw ApiError(
         400,
-        cat("'", field, "' is a text, token ids, or a list of at most ", kMostPrompts, " of them."),
+        cat("'", field, "' is a text, token ids, or a list of at most ", kMaxPrompts, " of them."),
         field);
   };
   const auto ids_of = [&refuse](const json& list) {
@@ -73,7 +73,7 @@ std::vector<std::vector<int32_t>> prompts_of(const json& value, const ServedMode
   };
   if (value.is_string()) return {encode_text(model, value.get<std::string>())};
   if (value.is_array() && !value.empty() && value[0].is_number()) return {ids_of(value)};
-  if (!value.is_array() || value.size() > kMostPrompts) refuse();
+  if (!value.is_array() || value.size() > kMaxPrompts) refuse();
   std::vector<std::vector<int32_t>> prompts;
   for (const auto& item : value) {
     if (!item.is_string() && !item.is_array()) refuse();
@@ -140,8 +140,8 @@ std::string conversation(const json& messages, const ChatTemplate& form) {
 
 TextSession session_from(const ServedModel& model, const std::string& bytes,
                          const std::string& where) {
-  const auto own = std::make_shared<std::string>(bytes);
-  return model.language->format().read(parse_safetensors(own, where), where);
+  const auto copy = std::make_shared<std::string>(bytes);
+  return model.language->format().read(parse_safetensors(copy, where), where);
 }
 
 TextAnswer::TextAnswer(const Call& call, const ServedModel& model, size_t choices,
@@ -181,7 +181,7 @@ void TextAnswer::submit(std::vector<TextRequest> requests) {
         .piece = [self, i](const std::string& text, const std::optional<TokenLogprob>& token,
                            int64_t position) { self->piece(i, text, token, position); },
         .end = [self, i](TextEnd end) { self->end(i, std::move(end)); },
-        .gone = [self] { return self->exchange_->gone(); }};
+        .disconnected = [self] { return self->exchange_->disconnected(); }};
   }
   if (!model_.language->submit(std::move(requests))) {
     throw app_.ended() ? shutting_down() : queue_full();
@@ -194,7 +194,7 @@ void TextAnswer::submit(TextRequest request) {
   submit(std::move(one));
 }
 
-// Whether the server ended it before its first token.
+// Whether the server aborted it before its first token.
 bool TextAnswer::unwritten(const Choice& choice) const {
   return choice.end.reason == "interrupted" && choice.end.new_tokens == 0;
 }

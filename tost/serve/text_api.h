@@ -1,5 +1,5 @@
-// Requests for texts: what their fields mean, and the events of a model's thread turned into one
-// answer or a stream of server-sent events.
+// Requests for texts: parses their fields, and turns the events of a model's thread into one answer
+// or a stream of server-sent events.
 #pragma once
 
 #include <map>
@@ -14,28 +14,28 @@
 namespace tost {
 
 // The most prompts of a request.
-inline constexpr size_t kMostPrompts = 64;
+inline constexpr size_t kMaxPrompts = 64;
 
 // `field`: a text, a list of texts, token ids, or a list of lists of them.
 std::vector<std::vector<int32_t>> prompts_of(const nlohmann::json& value, const ServedModel& model,
                                              const std::string& field);
 
-// Fields that do not concern a text but the answer.
+// Fields that concern the answer, not a text.
 struct AnswerForm {
   bool stream = false, include_usage = false, logprobs = false;
   size_t n = 1;  // texts of each prompt
 };
 AnswerForm answer_form(Fields& fields, const App& app);
 
-// The settings that all requests for texts share. `tokens`: the name of the field of the most new
-// tokens, and what holds without it.
+// The settings that all requests for texts share. `tokens`: the name of the field for the most new
+// tokens, and its default.
 GenerateConfig generate_config(Fields& fields, const App& app, const std::string& tokens,
                                int64_t otherwise);
 
 std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text);
 const Tokenizer& tokenizer_of(const ServedModel& model);
 
-// The chat template, or an ApiError that says how to give one.
+// The chat template, or an ApiError that names its flag.
 const ChatTemplate& needed_template(const App& app);
 // A list of {"role", "content"} as text: "developer" is "system" where the template has no form for
 // it, and no content is an empty one. Throws an ApiError for anything else.
@@ -50,17 +50,17 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   struct Choice {
     std::string text;
     std::vector<TokenLogprob> tokens;
-    int64_t position = 0;  // of the session, as far as the text has come
+    int64_t position = 0;  // of the session, at the current end of the text
     TextEnd end;
   };
 
   TextAnswer(const Call& call, const ServedModel& model, size_t choices, const AnswerForm& form);
   virtual ~TextAnswer() = default;
 
-  // The text moves session `id` on, which is as it was unless something was written. Throws an
+  // The text continues session `id`, which does not change unless something was written. Throws an
   // ApiError where the session is not at position `from` (-1: anywhere).
   void continue_session(const std::string& id, int64_t from, TextRequest& request);
-  // The text's end is stored under a new name of this kind, for which there is room already.
+  // The text's end is stored under a new name of this kind, for which room is reserved.
   std::string store_as(const std::string& kind, TextRequest& request);
   // Submits one request a choice, or throws an ApiError. The answer lives as long as they do.
   void submit(std::vector<TextRequest> requests);
@@ -72,7 +72,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   virtual void stream_end(size_t) {}
   virtual void finish_stream() {}
   virtual nlohmann::json whole() const = 0;
-  // What is stored with the text's end: see SessionFormat::bytes().
+  // Stored with the text's end: see SessionFormat::bytes().
   virtual std::map<std::string, std::string> notes() const { return {}; }
 
   void send(const nlohmann::json& event, const char* name = nullptr) const;
@@ -87,7 +87,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::vector<Choice> choices_;
 
  private:
-  // A session's name, given back as it was unless the session moved on.
+  // A session's name, returned unchanged unless the session was continued.
   struct Lease {
     SessionStore& store;
     std::string id;

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostEmbedded = 8192;  // tokens of a text
+constexpr int64_t kMaxEmbedded = 8192;  // tokens of a text
 
 void tokenize(const Call& call) {
   Fields fields(call.request().body);
@@ -51,7 +51,7 @@ void embed(const Call& call) {
   if (encoding != "float" && encoding != "base64") {
     throw ApiError(400, "'encoding_format' is float or base64.", "encoding_format");
   }
-  const int64_t most = std::min(kMostEmbedded, model.language->most_tokens());
+  const int64_t most = std::min(kMaxEmbedded, model.language->most_tokens());
   for (const auto& ids : prompts) {
     if (ids.empty() || int64_t(ids.size()) > most) {
       throw ApiError(
@@ -60,7 +60,7 @@ void embed(const Call& call) {
     }
   }
   if (prompts.empty()) throw ApiError(400, "'input' is empty.", "input");
-  // A piece of a text between two steps, so that long ones do not stop those who write.
+  // Reads a piece of a text between two steps, so that long texts do not block those being written.
   struct Task {
     Call call;
     const ServedModel& model;

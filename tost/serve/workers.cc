@@ -54,7 +54,7 @@ void Workers::loop() {
     try {
       work();
     } catch (const std::exception&) {
-      // No memory, not even to say so: the next one may have it.
+      // Not even memory for the message; the next work may have it.
     }
   }
 }

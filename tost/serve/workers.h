@@ -19,10 +19,10 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Queues `work`, whose exceptions end it alone. False if too many wait or the threads are
+  // Queues `work`; an exception ends only that work. False if too many wait or the threads are
   // stopped.
   bool run(std::function<void()> work);
-  // Takes no more work, runs what waits and joins the threads. May be called again.
+  // Accepts no more work, runs the waiting work and joins the threads. May be called again.
   void stop();
 
  private:

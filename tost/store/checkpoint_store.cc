@@ -32,10 +32,10 @@ int64_t checkpoint_bytes(const Checkpoint& checkpoint) {
 
 // Renamed first, so that a kill in between leaves a temporary and no half checkpoint.
 void remove_folder(const fs::path& folder) {
-  const fs::path doomed = with_suffix(folder, kPartial);
-  remove_tree(doomed);
-  rename_path(folder, doomed);
-  remove_tree(doomed);
+  const fs::path discarded = with_suffix(folder, kPartial);
+  remove_tree(discarded);
+  rename_path(folder, discarded);
+  remove_tree(discarded);
 }
 
 // Empty also where the pointer names a folder that someone removed: no reason to stop training.
@@ -191,9 +191,9 @@ void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) con
 void CheckpointStore::prune(int64_t keep_step) const {
   const std::vector<fs::path> folders = list();
   const fs::path best = best_folder(directory_);
-  const fs::path kept = directory_ / checkpoint_name(keep_step);
+  const fs::path rollback = directory_ / checkpoint_name(keep_step);
   for (size_t i = size_t(keep_last_); i < folders.size(); ++i) {
-    if (folders[i] != best && folders[i] != kept) remove_folder(folders[i]);
+    if (folders[i] != best && folders[i] != rollback) remove_folder(folders[i]);
   }
 }
 

@@ -41,8 +41,8 @@ std::vector<std::string> entries(const fs::path& folder) {
 }
 
 int64_t newest_step(const CheckpointStore& store, std::vector<std::string>* messages = nullptr) {
-  std::vector<std::string> own;
-  const auto checkpoint = store.load_newest(messages ? *messages : own);
+  std::vector<std::string> ignored;
+  const auto checkpoint = store.load_newest(messages ? *messages : ignored);
   return checkpoint ? checkpoint->step : -1;
 }
 
@@ -91,7 +91,7 @@ TEST(CheckpointStore, ReplacesTheSameStep) {
   EXPECT_EQ(entries(dir.path()), (std::vector<std::string>{"best", "latest", "step-000000003"}));
 }
 
-TEST(CheckpointStore, FallsBackWhateverIsDamaged) {
+TEST(CheckpointStore, FallsBackForEveryDamage) {
   for (const char* file : {kModelFile, kOptimizerFile, kStateFile, kManifestFile}) {
     for (const char* damage : {"flip", "truncate", "remove"}) {
       const testing::TempDir dir;
@@ -138,7 +138,7 @@ TEST(CheckpointStore, ClearsNothingOfOthers) {
                                                            "notes.tmp", "step-5.stale"}));
 }
 
-TEST(CheckpointStore, WritesNothingWhereItsRunIsGone) {
+TEST(CheckpointStore, WritesNothingWithoutItsFolder) {
   const testing::TempDir dir;
   const fs::path run = dir.path() / "run", away = dir.path() / "away";
   CheckpointStore store(run / kCheckpointFolder, 3);
@@ -191,7 +191,7 @@ TEST(ShardedCheckpoint, RoundTrip) {
 }
 
 // What of the newest one is damaged, and what the message then says.
-TEST(ShardedCheckpoint, FallsBackWhateverIsDamaged) {
+TEST(ShardedCheckpoint, FallsBackForEveryDamage) {
   const std::string second = optimizer_shard_name(1, 2);
   const auto write = [](const fs::path& path, const std::string& text) {
     OutputFile(path).write(text);
@@ -211,15 +211,15 @@ TEST(ShardedCheckpoint, FallsBackWhateverIsDamaged) {
        },
        "names the shard"},
   };
-  for (const auto& [damage, says] : damages) {
+  for (const auto& [damage, part] : damages) {
     const testing::TempDir dir;
     CheckpointStore store(dir.path(), 3);
     const fs::path older = save_in_shards(store, 1);
     damage(save_in_shards(store, 2), older);
     std::vector<std::string> messages;
-    EXPECT_EQ(newest_step(store, &messages), 1) << says;
+    EXPECT_EQ(newest_step(store, &messages), 1) << part;
     ASSERT_EQ(messages.size(), 1u);
-    EXPECT_TRUE(testing::mentions(messages[0], says)) << messages[0];
+    EXPECT_TRUE(testing::mentions(messages[0], part)) << messages[0];
   }
 }
 

@@ -48,8 +48,8 @@ class NamedWeights {
   std::string prefix_;
 };
 
-// Of a stem of convolutions: each stage that halves the side doubles the width, and the first one
-// halves it too. The side of the kernel where one convolution does it all.
+// The patch of a stem of convolutions: each stage that halves the side doubles the width, and the
+// first one halves the side, too. The side of the kernel where one convolution does it all.
 Json patch_side(const NamedWeights& weights, const std::string& projection) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
@@ -58,8 +58,8 @@ Json patch_side(const NamedWeights& weights, const std::string& projection) {
   const Json last = weights.side("blocks.0" + projection, 1);
   if (first.is_null() || last.is_null()) return Json();
   const auto narrow = first.get<int64_t>(), wide = last.get<int64_t>();
-  constexpr int64_t kMostSide = 4096;
-  if (narrow < 1 || wide < narrow || wide % narrow != 0 || wide / narrow > kMostSide / 2)
+  constexpr int64_t kMaxSide = 4096;
+  if (narrow < 1 || wide < narrow || wide % narrow != 0 || wide / narrow > kMaxSide / 2)
     return Json();
   return 2 * (wide / narrow);
 }
@@ -181,12 +181,12 @@ void take_timm(const json& config, ModelFacts& facts) {
 }  // namespace
 
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes) {
-  constexpr size_t kMostModels = 16;
+  constexpr size_t kMaxModels = 16;
   const std::string image = "blocks.0.attn.qkv.weight", means = "blocks.0.attn.c_attn.weight",
                     text = "h.0.attn.c_attn.weight";
   Json models = Json::array();
   for (const auto& [name, shape] : shapes) {
-    if (models.size() >= kMostModels) break;
+    if (models.size() >= kMaxModels) break;
     for (const std::string& anchor : {image, means, text}) {
       if (!ends_with(name, anchor)) continue;
       const std::string prefix = name.substr(0, name.size() - anchor.size());
@@ -260,7 +260,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   read_from(where, [&] {
     take_timm(config, facts);
     take(config, "n_head", facts.heads);
-    // What Hugging Face takes where a GPT-2 names none.
+    // Hugging Face's default for a GPT-2 without this value.
     if (config.contains("n_head")) facts.activation = "gelu_new";
     take(config, "activation_function", facts.activation);
     return 0;

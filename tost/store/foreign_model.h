@@ -1,6 +1,5 @@
-// What the names and shapes of tensors that others have saved say of a model, and what other facts
-// of the checkpoint say: the training arguments in torch files, and the config.json of model hubs.
-// Free of torch.
+// Recognises models in checkpoints of other programs: by the names and shapes of their tensors, the
+// training arguments in torch files, and the config.json of model hubs. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ using NamedShapes = std::map<std::string, std::vector<int64_t>>;
 // Empty where none is recognised.
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes);
 
-// What a checkpoint holds in addition to its weights; empty where it holds nothing.
+// The content of a checkpoint in addition to its weights; empty where there is none.
 struct ModelFacts {
   std::string model;                // the name of its architecture
   std::string model_key = "model";  // its key, for messages
@@ -37,8 +36,8 @@ struct ModelFacts {
   std::vector<double> mean, std;
   std::vector<std::string> classes;
   std::string activation;  // of the MLP, by the names of Hugging Face
-  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). Where it
-  // is there, the other facts are not used.
+  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). If
+  // present, the other facts are not used.
   std::optional<nlohmann::json> description;
 };
 
@@ -50,7 +49,7 @@ struct ForeignModel {
   std::string kind;              // "vision" or "language"
   nlohmann::ordered_json model;  // of recognise_models()
 
-  // A size in `model`; 0 if names and shapes do not say it.
+  // A size in `model`; 0 if names and shapes do not show it.
   int64_t size(const char* what) const;
   bool has(const std::string& name) const { return shapes.count(name) != 0; }
   // Side `d` of a tensor; a data Error where there is no such tensor or side.
@@ -68,8 +67,8 @@ double foreign_mlp_ratio(int64_t hidden, int64_t dim);
 ModelFacts torch_facts(const TorchFile& file);
 
 // The config.json of timm ("architecture", "pretrained_cfg") and of Hugging Face's transformers
-// (GPT-2). No facts where there is no such file. Throws a data Error naming it for what is not JSON
-// object, nested deeper than 64 levels, or of a wrong type.
+// (GPT-2). No facts where there is no such file. Throws a data Error naming it if it is no JSON
+// object, nested deeper than 64 levels, or has a value of a wrong type.
 ModelFacts config_file_facts(const std::filesystem::path& file);
 
 }  // namespace tost

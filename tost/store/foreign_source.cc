@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first few of a file's own names, for messages.
+// The first few names of a file, for messages.
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kMost = 4;
   std::vector<std::string> parts;
@@ -32,7 +32,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return parts.empty() ? "nothing by name" : join(parts, ", ");
 }
 
-// Of the items that are not None.
+// The items that are not None.
 std::vector<std::string> keys_of(const PickleTree& tree, PickleId dict) {
   std::vector<std::string> keys;
   const auto fields = torch_fields(tree, dict);
@@ -65,7 +65,7 @@ std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights wei
             ema ? "; use the raw weights." : ".");
 }
 
-// Weights by plain names; GPT-2 comes with and without the name of its body.
+// Weights by plain names; checkpoints of GPT-2 have names with and without "transformer.".
 template <class Value>
 std::map<std::string, Value> by_plain_names(const std::string& file,
                                             const std::map<std::string, Value>& named) {

@@ -1,4 +1,4 @@
-// Opening weights that others have saved: files of torch.save, read as data and never executed, and
+// Opens weights of other programs: files of torch.save, read as data and never executed, and
 // safetensors files without this program's description, with the config.json in their folder.
 //
 // In torch files weights are under "model" (or timm's "state_dict"), averaged ones under

@@ -54,7 +54,7 @@ void add_statistics(Json& row, torch::Tensor tensor) {
   row.update({{"nan", nans * repeats}, {"inf", infinities * repeats}});
 }
 
-// The tensors of a report, with what is added up over them.
+// The tensors of a report, and sums over them.
 class TensorTable {
  public:
   // Statistics stop where overlapping tensors would make them cost far more than the file.
@@ -128,7 +128,7 @@ void describe_torch(Json& report, const fs::path& path, const InspectOptions& op
   add_classes(report, file->tree());
 }
 
-// A model file of this program states its patch; of others the widths of the stem tell it.
+// A model file of this program states its patch; for others the widths of the stem show it.
 void correct_patch(Json& report, const std::map<std::string, std::string>& metadata,
                    const std::string& where) {
   if (!describes_itself(metadata) || report["models"].size() != 1) return;

@@ -1,5 +1,5 @@
-// What weight files and checkpoints are and hold, as JSON, without running anything of them. Text
-// out of files is escaped.
+// Describes weight files and checkpoints as JSON, without executing anything in them. Text from
+// files is escaped.
 #pragma once
 
 #include <filesystem>
@@ -23,10 +23,10 @@ struct InspectOptions {
 nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
                                            const InspectOptions& options);
 
-// The same of what any path means. The report of a file of a run's checkpoint has "error" if the
-// file is not what the manifest says. Of the folder of a checkpoint, or of a run (its best, else
-// its latest one): {"folder", "checkpoint", "format", "arguments", "files"}. Its "files" are
-// reports of weight files, or of such that are refused. Throws a data Error if there is nothing to
+// The same of anything that a path can name. The report of a file of a run's checkpoint has "error"
+// if the file differs from the manifest. For the folder of a checkpoint, or of a run (its best,
+// else its latest one): {"folder", "checkpoint", "format", "arguments", "files"}. Its "files" are
+// reports of weight files, also of refused ones. Throws a data Error if there is nothing to
 // inspect.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, const InspectOptions& options);
 

@@ -84,14 +84,14 @@ TEST(Inspect, MaliciousPicklesAreShownAndDoNothing) {
 TEST(Inspect, WhatCannotBeReadIsRefused) {
   const std::string good = torch_zip(tensor(storage("0", 4), 0, integers({4}), integers({1})));
   const std::string evil = call(global("os", "system"), {str("ls")});
-  for (const auto& [bytes, says] : std::vector<std::pair<std::string, const char*>>{
+  for (const auto& [bytes, part] : std::vector<std::pair<std::string, const char*>>{
            {proto() + evil + ".", "neither a file of torch.save"},
            {good.substr(0, good.size() - 30), "may be truncated"},
            {torch_zip(evil + "0X" + number(1, 4) + "\xff"), "a string is not UTF-8"},
            {torch_zip("\x82\x01"), "extension code 1"}}) {
-    EXPECT_NE(data_error_of([&, &bytes = bytes] { inspect_bytes(bytes); }).find(says),
+    EXPECT_NE(data_error_of([&, &bytes = bytes] { inspect_bytes(bytes); }).find(part),
               std::string::npos)
-        << says;
+        << part;
   }
 }
 
@@ -225,14 +225,14 @@ TEST(Inspect, OfficialCheckpoints) {
   EXPECT_EQ(same["format"], "safetensors");
   EXPECT_EQ(same["models"][0]["dim"], 32);
   for (const Json& row : same["tensors"]) {
-    const auto twin =
+    const auto same_row =
         std::find_if(report["tensors"].begin(), report["tensors"].end(), [&](const Json& other) {
           return other["name"] == "model." + row["name"].get<std::string>();
         });
-    ASSERT_NE(twin, report["tensors"].end());
-    EXPECT_EQ((*twin)["min"], row["min"]);
-    EXPECT_EQ((*twin)["max"], row["max"]);
-    EXPECT_EQ((*twin)["shape"], row["shape"]);
+    ASSERT_NE(same_row, report["tensors"].end());
+    EXPECT_EQ((*same_row)["min"], row["min"]);
+    EXPECT_EQ((*same_row)["max"], row["max"]);
+    EXPECT_EQ((*same_row)["shape"], row["shape"]);
   }
 }
 

@@ -38,8 +38,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where);
 ManifestEntry manifest_entry(const nlohmann::json& entry, const std::string& name,
                              const std::string& where);
 
-// Throws a data Error naming the file unless it is what `expected` says; `remedy` ends the
-// sentence.
+// Throws a data Error naming the file unless it equals `expected`; `remedy` ends the sentence.
 void verify_entry(const std::filesystem::path& path, const ManifestEntry& expected,
                   const char* remedy);
 
@@ -47,17 +46,16 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// What to do about the checkpoint in this folder, which is damaged; looks for an intact one of the
-// same run.
+// Advice for the damaged checkpoint in this folder; looks for an intact one of the same run.
 std::string advice_on_damage(const std::filesystem::path& folder);
 
 // Checks one file against the manifest in its folder, as above. A file without a manifest, or that
 // the manifest does not list, passes.
 void verify_file(const std::filesystem::path& file);
 
-// The checkpoint folder that the first of these pointers names (see follow_pointer()) that is
-// there; where none is, the newest one that verify_checkpoint() finds nothing wrong with. Empty
-// where there are no checkpoints, a data Error where all are damaged.
+// The checkpoint folder of the first of these pointers that exists (see follow_pointer()). If none
+// exists, the newest one that passes verify_checkpoint(). Empty where there are no checkpoints, a
+// data Error where all are damaged.
 std::filesystem::path find_checkpoint(const std::filesystem::path& checkpoints,
                                       std::initializer_list<const char*> pointers);
 

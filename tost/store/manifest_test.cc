@@ -80,7 +80,7 @@ class Checkpoints : public ::testing::Test {
   testing::TempDir dir_;
 };
 
-TEST_F(Checkpoints, AFileIsWhatTheManifestBesideItSays) {
+TEST_F(Checkpoints, AFileEqualsTheManifestInItsFolder) {
   const fs::path folder = make(1);
   for (const char* file : {kModelFile, kOptimizerFile}) verify_file(folder / file);
   damage(folder);

@@ -50,7 +50,7 @@ void expect_keys(const json& object, const std::vector<std::string>& keys,
   }
 }
 
-int64_t whole_number(const json& value, const std::string& what) {
+int64_t json_integer(const json& value, const std::string& what) {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
   if (!fits) fail_data(what, " has ", shown(json_text(value), 40), " where an integer belongs.");

@@ -1,4 +1,4 @@
-// Reading what a model file says about itself.
+// Reads the description in a model file.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ inline bool describes_itself(const std::map<std::string, std::string>& metadata)
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
-// What a model of `kind` says of itself, an object, as metadata: "format": "pt", "tost.kind", and
+// The description of a model of `kind`, an object, as metadata: "format": "pt", "tost.kind", and
 // each of its other keys as JSON text under "tost.KEY".
 std::map<std::string, std::string> described_metadata(const std::string& kind,
                                                       const nlohmann::json& description);
-// The same back: an object of these keys. Throws as metadata_json().
+// The inverse: an object of these keys. Throws as metadata_json().
 nlohmann::json stored_description(const std::map<std::string, std::string>& metadata,
                                   const std::vector<std::string>& keys, const std::string& where);
 
-// "vision", "language" or "sequence": what a model file of this program holds, by its metadata.
+// "vision", "language" or "sequence": the kind of a model file of this program, by its metadata.
 // Throws a data Error naming `where` where these do not describe a model.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,
                         const std::string& where);
@@ -44,7 +44,7 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
 
 // The value of an integer; get<int64_t>() would also accept 12.5 and any number that is too large.
 // A data Error about `what` for anything else.
-int64_t whole_number(const nlohmann::json& value, const std::string& what = "it");
+int64_t json_integer(const nlohmann::json& value, const std::string& what = "it");
 
 // Throws a usage Error unless the classes of the data that is called `data` are those of the model,
 // in its order.

@@ -105,8 +105,9 @@ Precision storable_precision(const std::string& name) {
              did_you_mean(name, names_of(known)));
 }
 
-Precision chosen_precision(const std::string& asked, Precision stored, const Precisions& known) {
-  if (!asked.empty()) return precision_from_name(asked, known);
+Precision chosen_precision(const std::string& requested, Precision stored,
+                           const Precisions& known) {
+  if (!requested.empty()) return precision_from_name(requested, known);
   return std::find(known.begin(), known.end(), stored) != known.end() ? stored : Precision::kFp32;
 }
 

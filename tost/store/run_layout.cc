@@ -24,8 +24,8 @@ std::string checkpoint_name(int64_t step) {
 }
 
 int64_t checkpoint_step(const std::string& name) {
-  constexpr size_t kPrefix = 5, kMostDigits = 18;  // 18 digits always fit an int64
-  if (name.rfind("step-", 0) != 0 || name.size() == kPrefix || name.size() > kPrefix + kMostDigits)
+  constexpr size_t kPrefix = 5, kMaxDigits = 18;  // 18 digits always fit an int64
+  if (name.rfind("step-", 0) != 0 || name.size() == kPrefix || name.size() > kPrefix + kMaxDigits)
     return -1;
   int64_t step = 0;
   for (size_t i = kPrefix; i < name.size(); ++i) {

@@ -48,9 +48,9 @@ std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, c
 // Folders of finished checkpoints, newest first. Not verified.
 std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& checkpoints);
 
-// What `read` makes of the first of `folders`, newest first, that it throws no Error at; each it
-// skips adds a sentence to `messages`. Nothing of no folders; a data Error when it throws at
-// all of them.
+// Calls `read` on each of `folders`, newest first, until one call throws no Error, and returns its
+// result. Each skipped folder adds a sentence to `messages`. Returns nothing without folders, and
+// throws a data Error if all calls throw.
 template <class Read>
 auto read_newest(const std::vector<std::filesystem::path>& folders,
                  std::vector<std::string>& messages, Read read)

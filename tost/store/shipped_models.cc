@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kMostCardBytes = 1 << 20;
+constexpr int64_t kMaxCardBytes = 1 << 20;
 
 // Lower-case letters, digits and dashes: such a name leads to no other folder.
 void check_shipped_name(const std::string& name) {
@@ -55,7 +55,7 @@ std::vector<ShippedModel> shipped_models() {
   if (folder.empty()) return {};
   const fs::path list = folder / kCardsFile;
   const std::string where = cat("'", list.string(), "'");
-  const json object = parse_json(read_file(list, kMostCardBytes), where, {.unique_keys = true});
+  const json object = parse_json(read_file(list, kMaxCardBytes), where, {.unique_keys = true});
   return read_from(where, [&] {
     std::vector<ShippedModel> models;
     for (const json& card : object.at("models")) models.push_back(shipped_model(folder, card));
@@ -74,7 +74,7 @@ void check_shipped(const ShippedModel& model) {
 }
 
 std::string model_path(const std::string& text) {
-  // Most arguments are paths; only what can be a name is looked up.
+  // Most arguments are paths; only possible names are looked up.
   if (text.find_first_of("./") != std::string::npos || path_exists(text)) return text;
   for (const ShippedModel& model : shipped_models()) {
     if (model.name != text) continue;

@@ -16,7 +16,7 @@ inline constexpr char kCardsFile[] = "models.json";
 struct ShippedModel {
   std::string name;
   std::filesystem::path file;  // FOLDER/NAME.safetensors
-  ManifestEntry entry;         // what the file must be
+  ManifestEntry entry;         // size and checksum that the file must have
   nlohmann::json card;         // its object in the list, which docs/models.md describes
 };
 
@@ -29,10 +29,10 @@ std::filesystem::path shipped_folder();
 std::vector<ShippedModel> shipped_models();
 std::vector<std::string> shipped_names();
 
-// Throws a data Error that names the file if it is missing or not what its card says.
+// Throws a data Error that names the file if it is missing or differs from its card.
 void check_shipped(const ShippedModel& model);
 
-// What the MODEL of a command means: the checked file of a shipped model if nothing else has this
+// Resolves the MODEL of a command: the checked file of a shipped model if nothing else has this
 // name, else `text` itself.
 std::string model_path(const std::string& text);
 

@@ -36,7 +36,7 @@ class ShippedModels : public ::testing::Test {
   testing::TempDir dir_;
 };
 
-TEST_F(ShippedModels, NamesStandForFiles) {
+TEST_F(ShippedModels, NamesAreReplacedByFiles) {
   EXPECT_EQ(shipped_names(), std::vector<std::string>{"tiny"});
   EXPECT_EQ(model_path("tiny"), (dir_.path() / "tiny.safetensors").string());
   for (const char* other : {"", "tin", "./tiny", "tiny.safetensors", "a/tiny", "."}) {
@@ -58,7 +58,7 @@ TEST_F(ShippedModels, NamesLeadToNoOtherFolder) {
   }
 }
 
-TEST_F(ShippedModels, UnknownNamesAreToldTheKnownOnes) {
+TEST_F(ShippedModels, UnknownNamesGetTheKnownOnes) {
   const std::string message = data_error_of([] { find_model_file("tiy"); });
   EXPECT_NE(message.find("(tiny) is expected. Did you mean 'tiny'?"), std::string::npos) << message;
 }

@@ -41,9 +41,9 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
-// Presets are easily taken for models that come with the program.
+// Users may mistake presets for models that come with the program.
 [[noreturn]] void fail_missing(const std::string& path) {
-  const auto presets = preset_names();
+  const auto presets = PresetNames::all();
   if (std::find(presets.begin(), presets.end(), path) != presets.end()) {
     fail_data("'", path, "' is a preset, which has a shape and no weights; train it (tost train ",
               "--model ", path, " --out run) and give the run, or give a checkpoint of it ",

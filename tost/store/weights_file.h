@@ -1,4 +1,4 @@
-// Finding the weights that a path means, and reading them into a model.
+// Finds the weights that a path names, and reads them into a model.
 #pragma once
 
 #include <filesystem>
@@ -25,17 +25,17 @@ std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
 // The checkpoint folder that holds the final model of a finished run; a data Error without one.
 std::filesystem::path final_checkpoint(const std::filesystem::path& run);
 
-// "vision", "language" or "sequence": what the model file that `path` means (see find_model_file)
-// holds. Reads only names and shapes. Throws a data Error where there is no such file.
+// "vision", "language" or "sequence": the kind of the model file that `path` names (see
+// find_model_file). Reads only names and shapes. Throws a data Error where there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
 // Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that
 // names the first tensor with a value that is not finite.
 void finish_loading(torch::nn::Module& model, const std::string& where);
 
-// Weights of a file, those in fewer bits too (quantized_file.h), into the model that its own
-// description asks for, then finish_loading(). Throws a data Error about `where` where they do not
-// fit it.
+// Loads weights of a file, also quantised ones (quantized_file.h), into the model that the file
+// describes, then calls finish_loading(). Throws a data Error about `where` where they do not fit
+// it.
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where);

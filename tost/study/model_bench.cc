@@ -33,7 +33,7 @@ std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
 }
 
 [[noreturn]] void fail_unknown(const std::string& name) {
-  const std::string hint = did_you_mean(name, preset_names());
+  const std::string hint = did_you_mean(name, PresetNames::all());
   fail_usage("'", name, "' is neither a preset nor a file.",
              hint.empty() ? " `tost info --models` lists the presets." : hint);
 }
@@ -60,7 +60,7 @@ struct Configuration {
   int64_t threads = 0;
 };
 
-// Torch's threads, put back at the end.
+// Torch's threads, restored at the end.
 class ThreadsScope {
  public:
   explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
@@ -81,7 +81,7 @@ void give_memory_back() {
   malloc_trim(0);
 }
 
-// Input and logits of the plain path in fp32, of the last task asked for.
+// Input and logits of the plain path in fp32, of the last requested task.
 class Reference {
  public:
   struct Pair {
@@ -275,10 +275,10 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
 void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
   if (device.is_cpu()) return;
-  // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
+  // Otherwise cuDNN's convolutions in fp32 would round their inputs to ten bits.
   at::globalContext().setAllowTF32CuDNN(false);
   const bool integers = std::any_of(o.precisions.begin(), o.precisions.end(),
-                                    [](Precision asked) { return !facts_of(asked).modules; });
+                                    [](Precision p) { return !facts_of(p).modules; });
   const bool engine = std::find(o.engines.begin(), o.engines.end(), true) != o.engines.end();
   if (engine || integers || o.work) {
     fail_usage("The inference engine, ", list_of(integer_precisions()),

@@ -1,16 +1,18 @@
-// Whole networks in every combination of batch, length, threads and precision, with the engine and
-// without: time, spread, rate and memory, and for comparison the network's matrix products alone
-// and the time to read its weights once, in the same process.
+// Measures whole networks in every combination of batch, length, threads and precision, with the
+// engine and without: time, spread, rate and memory. In the same process it measures the network's
+// matrix products without the rest, and one read of its weights.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "tost/bench/bench_table.h"
 #include "tost/kernels/work_times.h"
 #include "tost/nn/precision.h"
 #include "tost/torch.h"
@@ -19,7 +21,7 @@ namespace tost {
 
 struct ModelBenchOptions {
   std::vector<std::string> models{"tost_cab_small_12_p16"};  // presets or files
-  std::vector<std::string> mixers;                           // of presets; empty: their own
+  std::vector<std::string> mixers;                           // of presets; empty: the preset's
   std::vector<std::string> tests;                            // empty: all that a model has
   std::vector<int64_t> batches{1};
   std::vector<int64_t> image_sizes;  // empty: the model's
@@ -31,8 +33,8 @@ struct ModelBenchOptions {
   int64_t steps = 16;          // tokens of a repetition of decode
   int64_t warmup = 2, repeat = 10;
   bool floors = true;                       // measure products and memory
-  bool work = false;                        // measure where the time goes; of the engine alone
-  const std::atomic<bool>* stop = nullptr;  // looked at between configurations; null: never
+  bool work = false;                        // measure the time by kind of work; only of the engine
+  const std::atomic<bool>* stop = nullptr;  // checked between configurations; null: never
 };
 
 struct ModelBenchRow {
@@ -48,13 +50,13 @@ struct ModelBenchRow {
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
   // Highest resident memory of the process while this configuration was prepared and run, model and
-  // libraries included; 0 where Linux does not tell. On a GPU: of its tensors.
+  // libraries included; 0 where Linux does not report it. On a GPU: of its tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
-  // Where the time of a thread went, of further repetitions that took work_total_ms on average;
-  // by kernels::Work. 0: not measured. What is missing to the total is the rest: copies, waiting.
+  // Time of a thread by kernels::Work, in further repetitions that took work_total_ms on average.
+  // 0: not measured. The difference to the total is copies and waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
 
@@ -79,5 +81,30 @@ void save_bench_weights(const ModelBenchOptions& options, const std::string& fil
 // Writes "input", "plain" (fp32 logits) and the logits of every precision and path ("fp32.plain",
 // "bf16.engine") to a safetensors file. `options` must have one model, test, batch and size.
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file);
+
+// ---- Rows as Markdown and JSON, and a comparison of two runs. ----
+
+// {"rows": [...]}, each row flat. Numbers that were not measured are null.
+nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
+// One table, and below it the machine. "of floor": the time of only the matrix products divided by
+// the whole; "of read": the time to read the weights once divided by the whole.
+std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
+
+// The share of each kind of work in the time of the rows in which it was measured; "" where there
+// are none.
+std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
+
+struct BenchChange {
+  std::string what;  // the configuration in words
+  double before_ms = 0, after_ms = 0;
+  double ratio = 0;     // before over after: above 1 is faster
+  std::string verdict;  // "faster", "slower", or where the quartiles meet "no difference"
+};
+
+// Rows of both, in the order of `after`. Throws a data Error naming `where` unless `before` is JSON
+// of model_bench_json().
+std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
+                                             const nlohmann::json& after, const std::string& where);
+std::string changes_markdown(const std::vector<BenchChange>& changes);
 
 }  // namespace tost

@@ -53,7 +53,7 @@ TEST(ModelBench, MeasuresPictures) {
   EXPECT_EQ(rows[2].batch, 3);
 }
 
-TEST(ModelBench, SaysWhereTheEnginesTimeGoes) {
+TEST(ModelBench, ReportsTheEnginesTimeByWork) {
   auto options = tiny_model_bench("tost_nano_p4");
   options.engines = {true, false};
   options.precisions = {Precision::kInt8};

@@ -1,11 +1,11 @@
-#include "tost/study/model_report.h"
-
+// Rows of `tost bench model` as Markdown and JSON.
 #include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/study/model_bench.h"
 
 namespace tost {
 namespace {
@@ -83,14 +83,14 @@ std::string markdown_row(const ModelBenchRow& r) {
   return markdown_line(cells);
 }
 
-// What makes a row the same one in another run.
+// The fields that identify a row in another run.
 std::string key_of(const nlohmann::json& row) {
   std::string key;
   for (const char* name : {"model", "mixer", "test", "batch", "size", "threads", "precision"}) {
     const auto& value = row.at(name);
     key += (value.is_string() ? value.get<std::string>() : json_text(value)) + ", ";
   }
-  const auto device = row.value("device", std::string("cpu"));  // older files do not say
+  const auto device = row.value("device", std::string("cpu"));  // older files do not contain it
   key += path_of(row.at("engine").get<bool>());
   return device == "cpu" ? key : cat(key, ", ", device);
 }

@@ -1,10 +1,9 @@
-#include "tost/study/model_report.h"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "tost/base/error.h"
+#include "tost/study/model_bench.h"
 
 namespace tost {
 namespace {
@@ -51,7 +50,7 @@ TEST(ModelReport, MarkdownShowsSharesAndReasons) {
   EXPECT_NE(text.find("Some, CPU \"x\" (avx2)"), std::string::npos);
 }
 
-TEST(ModelReport, ShowsWhereTheTimeGoes) {
+TEST(ModelReport, ShowsTheTimeByWork) {
   auto known = row("a", 10);
   known.work_total_ms = 10;
   known.work_ms = {6, 1, 0.5, 0, 1.5, 0};

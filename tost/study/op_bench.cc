@@ -32,7 +32,7 @@ struct Case {
   Tensor out, out_bias;
   Tensor qkv;  // [3 C, C], for attention
   int64_t heads = 1;
-  // With means: what is read in addition to w, its memberships [B, N, H], rates and scale.
+  // With means: the inputs in addition to w, memberships [B, N, H], rates and scale.
   Tensor values, gate, pi, log_rates, scale;
   int64_t from_end = 0;
   std::shared_ptr<GroupMeans> chunked;  // of that scale
@@ -141,7 +141,8 @@ void run_attention_both(const Case& c) {
   torch::autograd::grad({run_attention(c)}, {c.x, c.qkv, c.out}, {c.grad});
 }
 
-// Through y and pi; the gradient of temp passes the softmax over all tokens.
+// Compares gradients through y and pi. The gradient of temp depends on all tokens through the
+// softmax.
 double disagreement(const Case& c) {
   const auto [y, pi] = fused(c, c.w);
   const auto [plain_y, plain_pi] = plain(c, c.w);
@@ -154,9 +155,8 @@ double disagreement(const Case& c) {
   return error;
 }
 
-// The layer's input, and what is allocated while its output is alive and no longer is once it is
-// gone.
-double kept_by_layer(const Case& c, Operator op) {
+// The layer's input, and the memory that is allocated until its output is freed.
+double saved_by_layer(const Case& c, Operator op) {
   if (!caching_allocator_enabled() || !c.x.is_cpu())
     return std::numeric_limits<double>::quiet_NaN();
   const auto bytes = static_cast<double>(c.x.nbytes());
@@ -166,7 +166,7 @@ double kept_by_layer(const Case& c, Operator op) {
   return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
 }
 
-// Its input, its output and a gradient: less than any form needs.
+// Checks that input, output and one gradient fit in memory: less than any form needs.
 void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
   const std::string what = cat("--shapes ", shape.batch, "x", shape.tokens);
   const int64_t numbers = checked_mul(shape.batch, shape.tokens, what);
@@ -191,8 +191,8 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
               shape.tokens, ", more than ", allowed,
               "; please report this with the output of `tost info`.");
   }
-  row.layer_kept = kept_by_layer(c, fused);
-  row.plain_layer_kept = kept_by_layer(c, plain);
+  row.layer_kept = saved_by_layer(c, fused);
+  row.plain_layer_kept = saved_by_layer(c, plain);
   const auto without_grad = [](auto run) {
     return [run] {
       const torch::NoGradGuard guard;
@@ -201,17 +201,17 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   };
   const int64_t calls = c.w.is_cuda() ? 20 : 1;  // of one time
   std::vector<double*> results;
-  std::vector<Contestant> contestants;
+  std::vector<Candidate> candidates;
   const auto add = [&](double& result, const std::function<void()>& run) {
     results.push_back(&result);
-    contestants.push_back({[run, calls] {
+    candidates.push_back({[run, calls] {
       for (int64_t i = 0; i < calls; ++i) run();
     }});
   };
   // Short ones run once untimed first, so that none pays for what its neighbour left in the caches.
   const auto add_short = [&](double& result, const std::function<void()>& run) {
     add(result, run);
-    contestants.back().prepare = run;
+    candidates.back().prepare = run;
   };
   add_short(row.copy_ms, without_grad([&] { c.w.clone(); }));
   add_short(row.core_ms, without_grad([&] { fused(c, c.w); }));
@@ -226,7 +226,7 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
     add(row.attention_ms, without_grad([&] { run_attention(c); }));
     add(row.attention_both_ms, [&] { run_attention_both(c); });
   }
-  const auto times = time_rounds(1, options.repeat, contestants, ms_clock(c.w.device()));
+  const auto times = time_rounds(1, options.repeat, candidates, ms_clock(c.w.device()));
   for (size_t i = 0; i < times.size(); ++i) *results[i] = median(times[i]) / double(calls);
   return row;
 }

@@ -13,7 +13,7 @@ struct OpBenchShape {
   int64_t tokens = 0;
 };
 
-// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for anything else.
+// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for other text.
 std::vector<OpBenchShape> parse_op_shapes(const std::string& text);
 
 struct OpBenchOptions {
@@ -28,10 +28,10 @@ struct OpBenchOptions {
   std::string device = "cpu";  // as device_from_name() takes it
 };
 
-// Medians in milliseconds, output allocation included. "Plain" is the plain ATen form on the
-// same token-major w; "layer" is in-projection, operator, out-projection, without biases in the
-// causal form as in the official language models; "projections" those two alone; "both" is forward
-// and backward together.
+// Medians in milliseconds, output allocation included. "Plain" is the plain ATen form on the same
+// token-major w; "layer" is in-projection, operator, out-projection, without biases in the causal
+// form as in the official language models; "projections" only the two projections; "both" is
+// forward and backward together.
 struct OpBenchRow {
   OpBenchShape shape;
   double error = 0;  // largest deviation from the plain form, over y, pi and all gradients,
@@ -45,10 +45,10 @@ struct OpBenchRow {
   double projections_ms = 0;
   double layer_both_ms = 0;
   double projections_both_ms = 0;
-  // On a GPU alone: the layer of softmax attention of as many heads, by torch's fused kernels.
+  // Only on a GPU: the layer of softmax attention of as many heads, by torch's fused kernels.
   double attention_ms = 0, attention_both_ms = 0;
-  // What a layer keeps for backward, its input included, in units of the input; NaN where the
-  // caching allocator, which counts it, is off.
+  // The memory that a layer saves for backward, its input included, in units of the input; NaN
+  // where the caching allocator, which counts it, is off.
   double layer_kept = 0;
   double plain_layer_kept = 0;
 };

@@ -58,9 +58,9 @@ TEST(OpBench, RefusesMoreThanMemoryHolds) {
   OpBenchOptions options;
   for (const OpBenchShape& shape : {OpBenchShape{999'999'999, 999'999'999}, {1, 140'000'000'000}}) {
     options.shapes = {shape};
-    const std::string said = testing::error_of(
+    const std::string message = testing::error_of(
         ErrorKind::kData, [&] { run_op_bench(options, [](const OpBenchRow&) {}); });
-    EXPECT_NE(said.find(cat("--shapes ", shape.batch, "x", shape.tokens)), std::string::npos);
+    EXPECT_NE(message.find(cat("--shapes ", shape.batch, "x", shape.tokens)), std::string::npos);
   }
 }
 

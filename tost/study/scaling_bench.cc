@@ -27,7 +27,7 @@ int64_t batch_of(const ScalingOptions& options, int64_t tokens) {
   return std::max<int64_t>(1, options.batch_tokens / tokens);
 }
 
-// What a call takes at its peak, in units of its input: a little more than measured.
+// Peak memory of a call, in units of its input: a little more than measured.
 double first_guess(const std::string& mixer, const std::string& mode) {
   static const std::map<std::string, std::pair<double, double>> known{
       {"tssa", {3.5, 7}},   {"softmax", {7, 16}}, {"xca", {10, 22}},
@@ -84,7 +84,7 @@ class ScalingRun {
       : options_(options), watcher_(watcher) {}
 
   ScalingResult run() {
-    refuse_what_cannot_start();
+    check_first_lengths();
     for (const auto& name : options_.mixers) {
       layers_.push_back(std::make_unique<ScalingLayer>(name, options_));
       layers_.back()->check_result();
@@ -105,7 +105,7 @@ class ScalingRun {
     return 0.95 * double(available_bytes());
   }
 
-  void refuse_what_cannot_start() const {
+  void check_first_lengths() const {
     const double room = available();
     for (const auto& mixer : options_.mixers) {
       for (const auto& mode : options_.modes) {
@@ -216,15 +216,16 @@ class ScalingRun {
     if (found == going.end()) return true;
     const auto w = (*found)->layer->project(x);
     const auto temp = (*found)->layer->temp();
-    const auto tell = [&](const MembershipCheck& check) {
+    const auto add_check = [&](const MembershipCheck& check) {
       result_.memberships.push_back(check);
       if (watcher_.membership) watcher_.membership(check);
     };
     if (stop_requested()) return false;
-    tell(options_.causal ? check_causal_membership(w, temp) : check_membership(w, temp));
+    add_check(options_.causal ? check_causal_membership(w, temp) : check_membership(w, temp));
     if (stop_requested()) return false;
     if (options_.causal) return true;
-    tell(check_membership(w, temp * temp_for_length(x.size(1), options_.dim / options_.heads)));
+    add_check(
+        check_membership(w, temp * temp_for_length(x.size(1), options_.dim / options_.heads)));
     return true;
   }
 
@@ -276,7 +277,7 @@ int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
   double weights = 16.0 * double(options.dim) * double(options.dim) * (train ? 3.0 : 1.0);
   double call = 1 + first_guess(mixer, mode);
   if (!options.network.empty()) {
-    // A block has an MLP four times as wide, and training keeps what every block computed.
+    // A block has an MLP four times as wide, and training saves the results of every block.
     const double blocks = double(sequence_preset(options.network).depth);
     weights *= 3 * blocks;
     call = (call + (train ? 20 : 10)) * (train ? blocks : 1);
@@ -285,11 +286,11 @@ int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
   return int64_t(std::min(total, 9e18));
 }
 
-ScalingResult run_scaling_bench(const ScalingOptions& asked, const ScalingWatcher& watcher) {
-  check_scaling_options(asked);
-  auto options = asked;
-  if (!asked.network.empty()) {
-    const auto preset = sequence_preset(asked.network);
+ScalingResult run_scaling_bench(const ScalingOptions& requested, const ScalingWatcher& watcher) {
+  check_scaling_options(requested);
+  auto options = requested;
+  if (!requested.network.empty()) {
+    const auto preset = sequence_preset(requested.network);
     options.dim = preset.dim, options.heads = preset.heads;
   }
   torch::manual_seed(0);

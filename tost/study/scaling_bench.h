@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace tost {
 
-// Whether the membership Π still means something at a length: sums over so many tokens, in float32.
+// Checks the membership Π at a length: its sums over this many tokens are float32.
 struct MembershipCheck {
   int64_t tokens = 0;
   double temp = 0;  // largest of the heads
@@ -38,14 +39,13 @@ double temp_for_length(int64_t tokens, int64_t head_width);
 MembershipCheck check_causal_membership(const torch::Tensor& w, const torch::Tensor& temp);
 
 struct ScalingOptions {
-  // Of mixer_names(), or of causal_mixer_names() with `causal`.
+  // Names of mixer_names(), or of causal_mixer_names() with `causal`.
   std::vector<std::string> mixers{"tssa", "softmax", "xca", "linear", "ssm"};
   std::vector<int64_t> tokens;                         // rising; see parse_lengths
   std::vector<std::string> modes{"forward", "train"};  // train: forward and backward
   bool causal = false;
   // A preset of sequence_preset_names(): its whole classifier, with sinusoidal positions for
-  // learned ones, instead of one layer; dim and heads are its own; float32, not causal. "": a
-  // layer.
+  // learned ones, instead of one layer; with its dim and heads; float32, not causal. "": a layer.
   std::string network;
   int64_t dim = 768;
   int64_t heads = 12;
@@ -53,8 +53,8 @@ struct ScalingOptions {
   int64_t batch_tokens = 4096;    // sequences at a time: as many as have these tokens, at least one
   int64_t repeat = 3;             // rounds; medians are reported
   double max_seconds = 60;        // of one repetition, as predicted
-  int64_t max_bytes = 0;          // that the process may take; 0: what is available
-  // Looked at before every repetition; null: never.
+  int64_t max_bytes = 0;          // that the process may take; 0: all that is available
+  // Checked before every repetition; null: never.
   const std::atomic<bool>* stop = nullptr;
 };
 
@@ -68,12 +68,12 @@ std::vector<int64_t> default_lengths();
 struct ScalingPoint {
   std::string mixer, mode;
   int64_t tokens = 0, batch = 0;
-  double ms = 0;      // of one call on the batch
-  int64_t bytes = 0;  // taken by a call at its peak, its output included, its input and the weights
-                      // not; 0 where the caching allocator, which counts it, is off
+  double ms = 0;  // of one call on the batch
+  // Peak memory of a call with its output, without input and weights; 0 if not counted.
+  int64_t bytes = 0;
 };
 
-// A mixer that goes no further in a mode.
+// A mixer that stops in a mode.
 struct ScalingStop {
   std::string mixer, mode;
   int64_t tokens = 0;  // the first length left out
@@ -88,7 +88,7 @@ struct ScalingResult {
   bool interrupted = false;
 };
 
-// Called as things happen; any may be empty.
+// Callbacks for progress; each may be empty.
 struct ScalingWatcher {
   std::function<void(const ScalingPoint&)> point;
   std::function<void(const ScalingStop&)> stop;
@@ -107,9 +107,14 @@ void check_scaling_options(const ScalingOptions& options);
 // (nothing has run then) and where a result is wrong.
 ScalingResult run_scaling_bench(const ScalingOptions& options, const ScalingWatcher& watcher);
 
-// Bytes that a first call is taken to need, before anything is measured: input, weights and what a
-// call takes.
+// Estimated bytes of a first call, before anything is measured: input, weights and the peak of a
+// call.
 int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
                       const std::string& mode, int64_t tokens);
+
+// Time and memory of a sequence by length and mixer, then memberships.
+std::string scaling_table(const ScalingOptions& options, const ScalingResult& result);
+
+nlohmann::json scaling_json(const ScalingOptions& options, const ScalingResult& result);
 
 }  // namespace tost

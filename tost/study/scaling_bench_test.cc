@@ -9,7 +9,6 @@
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/study/scaling_report.h"
 
 namespace tost {
 namespace scaling_bench_test {
@@ -116,7 +115,7 @@ TEST(ScalingBench, MembershipOfManyTokensNeedsALargerTemp) {
   EXPECT_LT(scaled.y_error, 1e-5);
 }
 
-TEST(ScalingBench, MembershipThatIsNotFiniteIsTold) {
+TEST(ScalingBench, MembershipThatIsNotFiniteIsReported) {
   auto w = torch::randn({1, 50, 8});
   w[0][3][2] = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(check_membership(w, torch::ones({2, 1})).finite);
@@ -153,7 +152,7 @@ TEST(ScalingBench, RefusesAFirstLengthThatDoesNotFit) {
   EXPECT_NE(message.find("'tssa'"), std::string::npos) << message;
 }
 
-TEST(ScalingBench, StopsWhenAsked) {
+TEST(ScalingBench, StopsOnRequest) {
   auto options = tiny();
   std::atomic<bool> stop = false;
   options.stop = &stop;

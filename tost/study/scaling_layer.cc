@@ -39,7 +39,7 @@ ScalingLayer::ScalingLayer(const std::string& mixer, const ScalingOptions& optio
   if (!options.network.empty()) network_ = network_config(options.network, mixer);
   module_ = make(torch::kFloat);
   if (!network_) init_linears(*module_);
-  if (auto* own = module_->as<TokenMixer>()) own->draw_weights();
+  if (auto* wide_parameters = module_->as<TokenMixer>()) wide_parameters->draw_weights();
   module_->eval();
   module_->to(options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat);
 }
@@ -97,17 +97,19 @@ Tensor ScalingLayer::temp() const {
 Tensor ScalingLayer::reference(const Tensor& x) const {
   const torch::NoGradGuard no_grad;
   const auto wide = make(torch::kDouble);
-  auto own = wide->named_parameters();
-  for (const auto& item : module_->named_parameters()) own[item.key()].copy_(item.value());
+  auto wide_parameters = wide->named_parameters();
+  for (const auto& item : module_->named_parameters())
+    wide_parameters[item.key()].copy_(item.value());
   if (network_) return call(*wide, x);
   if (!has_membership()) return call(*wide, x.to(torch::kDouble));
   const auto linear = [&](const Tensor& v, const std::string& name) {
-    const auto* bias = own.find(name + ".bias");
-    return torch::linear(v, own[name + ".weight"], bias != nullptr ? *bias : Tensor());
+    const auto* bias = wide_parameters.find(name + ".bias");
+    return torch::linear(v, wide_parameters[name + ".weight"], bias != nullptr ? *bias : Tensor());
   };
   const auto w = linear(x.to(torch::kDouble), causal_ ? "c_attn" : "qkv");
-  const auto y = causal_ ? std::get<0>(tssa_causal_plain(w, own["temp"], own["denom_bias"]))
-                         : std::get<0>(tssa_plain(w, own["temp"]));
+  const auto y = causal_ ? std::get<0>(tssa_causal_plain(w, wide_parameters["temp"],
+                                                         wide_parameters["denom_bias"]))
+                         : std::get<0>(tssa_plain(w, wide_parameters["temp"]));
   return linear(y, causal_ ? "c_proj" : "to_out.0");
 }
 

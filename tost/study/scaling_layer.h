@@ -20,15 +20,15 @@ class ScalingLayer {
   // Random tokens [batch, tokens, dim], or ids [batch, tokens] of a network.
   torch::Tensor draw_input(int64_t batch, int64_t tokens) const;
   torch::Tensor forward(const torch::Tensor& x) const;
-  // Gradients of every weight and of x (not of ids), thrown away.
+  // Computes and discards gradients of every weight and of x (not of ids).
   void train(const torch::Tensor& x) const;
-  // Whether it is a layer of tssa, and then tokens after its projection, and temp.
+  // Whether this is a layer of TSSA; if so, also returns its projected tokens and temp.
   bool has_membership() const { return mixer_ == "tssa" && !network_; }
   torch::Tensor project(const torch::Tensor& x) const;
   torch::Tensor temp() const;
 
-  // Throws a data Error unless forward() gives what the same layer computes in float64, tssa as its
-  // plain form.
+  // Throws a data Error unless forward() equals the same layer in float64, with TSSA in its plain
+  // form.
   void check_result() const;
 
  private:

@@ -1,3 +1,4 @@
+// The float64 form of a TSSA layer for long inputs, block by block.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +15,7 @@ using torch::Tensor;
 
 constexpr int64_t kBlock = 4096;
 
-// `visit` takes the place of a block of tokens and its w in float64 as heads [B, H, n, P].
+// `visit` gets the position of a block of tokens and its w in float64 as heads [B, H, n, P].
 template <typename Visit>
 void for_blocks(const Tensor& w, int64_t heads, const Visit& visit) {
   for (int64_t t = 0; t < w.size(1); t += kBlock) {
@@ -27,7 +28,7 @@ void for_blocks(const Tensor& w, int64_t heads, const Visit& visit) {
   }
 }
 
-// What is compared, gathered block by block.
+// The values to compare, gathered block by block.
 class Comparison {
  public:
   Comparison(const Tensor& y, const Tensor& pi) : y_(y), pi_(pi) {
@@ -93,14 +94,14 @@ MembershipCheck check_membership(const Tensor& w, const Tensor& temp) {
     return ((block.square() / energy.clamp_min(1e-24)).sum(-1) * factor).softmax(1);
   };
   for_blocks(w, heads, [&](int64_t, int64_t, const Tensor& block) {
-    const auto own = membership(block);
-    add(mass, own.sum(2, true).unsqueeze(-1));
-    add(moment, torch::matmul(own.unsqueeze(2), block.square()));
+    const auto part_pi = membership(block);
+    add(mass, part_pi.sum(2, true).unsqueeze(-1));
+    add(moment, torch::matmul(part_pi.unsqueeze(2), block.square()));
   });
   const auto factors = -1 / (1 + moment / (mass + 1e-8));  // [B, H, 1, P]
   for_blocks(w, heads, [&](int64_t first, int64_t count, const Tensor& block) {
-    const auto own = membership(block);
-    comparison.see(first, count, merged(block * own.unsqueeze(-1) * factors), own);
+    const auto part_pi = membership(block);
+    comparison.see(first, count, merged(block * part_pi.unsqueeze(-1) * factors), part_pi);
   });
   return comparison.result(temp);
 }

@@ -1,5 +1,4 @@
-#include "tost/study/scaling_report.h"
-
+// Results of `tost bench scaling` as text and JSON; `python -m tost.figures` fits exponents.
 #include <cmath>
 #include <iomanip>
 #include <set>
@@ -8,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/bench/bench_table.h"
 #include "tost/io/parse_json.h"
+#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {

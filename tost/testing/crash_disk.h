@@ -1,5 +1,5 @@
-// A disk that can fail or stop at a chosen system call, and then shows what a machine that lost its
-// power would find: for tests of whatever must not be lost.
+// A disk that can fail or stop at a chosen system call. It then shows the content after a power
+// loss, for tests of everything that must not be lost.
 #pragma once
 
 #include <cerrno>
@@ -17,14 +17,14 @@
 
 namespace tost::testing {
 
-// What is left of changes that no fsync, of the file or of its folder, has secured.
+// The remains of changes that no fsync, of the file or of its folder, has made durable.
 enum class PowerLoss {
-  kNone,          // everything: the process died alone
+  kNone,          // everything: only the process died
   kDropUnsynced,  // nothing
   kDropBytes,     // names, and of their files the bytes that were secured
 };
 
-// Follows every change below `root`, which exists; what is there at the start counts as secured.
+// Follows every change below `root`, which exists; its content at the start counts as durable.
 // While it lives it serves the whole process, from any thread.
 class CrashDisk : public FileCalls {
  public:
@@ -36,10 +36,10 @@ class CrashDisk : public FileCalls {
   CrashDisk(const CrashDisk&) = delete;
   CrashDisk& operator=(const CrashDisk&) = delete;
 
-  // Calls are counted from 0 again. From the k-th on all fail and change nothing, so that clearing
-  // up after a failure has as little effect as in a killed process.
+  // Calls are counted from 0 again. From the k-th on all calls fail and change nothing. So cleaning
+  // up after a failure has no effect, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
-  // The k-th and the times - 1 after it fail with `error`.
+  // The k-th call and the next times - 1 fail with `error`.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }
@@ -70,14 +70,14 @@ class CrashDisk : public FileCalls {
     return fd;
   }
 
-  // Large writes are taken in two parts, as a disk may do, so that a stop can come between them.
+  // Large writes are split in two, as by a disk, so that a stop can occur between the parts.
   ssize_t write(int fd, const void* bytes, size_t count) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     return FileCalls::write(fd, bytes, count > 1 && calls_ % 2 == 0 ? count / 2 : count);
   }
 
-  // Costs no time: what is secured is told by this class, not by the disk below.
+  // Costs no time: this class records what is durable, without the disk below.
   int fsync(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
@@ -91,7 +91,7 @@ class CrashDisk : public FileCalls {
     return 0;
   }
 
-  // Closes even where it says that it failed, so that no test runs out of descriptors.
+  // Closes even where it reports a failure, so that no test runs out of descriptors.
   int close(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     open_.erase(fd);

@@ -1,5 +1,5 @@
-// A small program for the tests in Python: every case of safetensors_test_util.h as a line of name,
-// "valid" or "refused", and its bytes in hexadecimal.
+// Prints every case of safetensors_test_util.h for the tests in Python: name, "valid" or "refused",
+// and the bytes in hexadecimal.
 #include <cstdio>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-// Finds the data sets and reference numbers that lie next to the source tree, not in it.
+// Finds the data sets and reference numbers next to the source tree.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -123,12 +123,12 @@ Tensor on_gpu(const Tensor& x) {
   return x.defined() ? moved(x, kGpu, &memory) : x;
 }
 
-// Stands in for every operator that has no kernel for CUDA.
+// Replaces every operator that has no kernel for CUDA.
 class Call {
  public:
   explicit Call(const c10::OperatorHandle& op) : op_(op) {}
 
-  IValue given(const IValue& value) {
+  IValue argument(const IValue& value) {
     if (value.isDevice()) return c10::Device(c10::kCPU);
     return with_tensors(value, [this](const Tensor& x) { return host_of(x); });
   }
@@ -146,7 +146,7 @@ class Call {
     return pairs_.back().first;
   }
 
-  // What was written in place is the tensor that was given.
+  // A tensor written in place must be the argument itself.
   Tensor gpu_of(const Tensor& x) const {
     for (const auto& [host, gpu] : pairs_) {
       if (!host.is_same(x)) continue;
@@ -170,7 +170,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t arguments = op.schema().arguments().size(), results = op.schema().returns().size();
   Call call(op);
   for (auto value = stack->end() - int64_t(arguments); value != stack->end(); ++value) {
-    *value = call.given(*value);
+    *value = call.argument(*value);
   }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (auto value = stack->end() - int64_t(results); value != stack->end(); ++value) {

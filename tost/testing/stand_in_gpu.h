@@ -1,10 +1,11 @@
 // A GPU for tests where there is none: torch's CUDA device, with its tensors in the machine's
-// memory and its operators computed by the CPU's. What a real one refuses it refuses as well: an
-// operator given tensors of both. So a test that passes on it has every tensor where it belongs,
-// and its numbers are those of the CPU. It is there in programs that link this and not torch's CUDA
-// libraries. It has no kernels and no streams.
+// memory and its operators computed by the CPU's. Like a real GPU it refuses an operator on tensors
+// of both devices. So a test that passes on it has every tensor where it belongs, and its numbers
+// are those of the CPU. It exists in programs that link this and not torch's CUDA libraries. It has
+// no kernels and no streams.
 #pragma once
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/Device.h>
 
 namespace tost::testing {
@@ -17,5 +18,18 @@ namespace tost::testing {
   }                                                                             \
   [[maybe_unused]] const c10::Device device(c10::kCUDA, 0)
 bool gpu_for_tests();
+
+// Bfloat16 autocast for the life of the object.
+class Bfloat16Autocast {
+ public:
+  explicit Bfloat16Autocast(bool enabled = true) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, enabled);
+  }
+  ~Bfloat16Autocast() {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+};
 
 }  // namespace tost::testing

@@ -1,6 +1,6 @@
-// Writes what a torch file holds as bytes that tests in Python compare: for every tensor a line of
-// JSON (name, dtype, shape, number of bytes), then its elements in row-major order; at the end a
-// line with the outline of the whole.
+// Writes the content of a torch file for tests in Python. For every tensor it writes a line of JSON
+// (name, dtype, shape, number of bytes), then its elements in row-major order. The last line is the
+// outline of the file.
 //
 // usage: torch_probe FILE
 #include <iostream>

@@ -15,24 +15,24 @@ using torch::Tensor;
 // The whole gradient of a parameter with a working copy: in the copy, unless a dense part of it
 // reached the parameter itself. Lookups in a table leave a sparse part there, of few rows.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
-  Tensor own = p.grad(), other = copy.target().grad();
-  if (own.defined() && other.defined()) {
-    if (own.is_sparse()) {
-      const Tensor rows = own.coalesce();
+  Tensor of_weight = p.grad(), other = copy.target().grad();
+  if (of_weight.defined() && other.defined()) {
+    if (of_weight.is_sparse()) {
+      const Tensor rows = of_weight.coalesce();
       other.index_add_(0, rows.indices()[0], rows.values().to(other.scalar_type()));
-      own.reset();
+      of_weight.reset();
     } else {
-      own.add_(other);
+      of_weight.add_(other);
       other.reset();
     }
-  } else if (own.defined() && own.is_sparse()) {
-    own = own.to_dense();
+  } else if (of_weight.defined() && of_weight.is_sparse()) {
+    of_weight = of_weight.to_dense();
   }
-  if (own.defined()) own = own.contiguous();
+  if (of_weight.defined()) of_weight = of_weight.contiguous();
   if (other.defined()) other = other.contiguous();
-  Tensor(p).mutable_grad() = own;
+  Tensor(p).mutable_grad() = of_weight;
   copy.target().mutable_grad() = other;
-  return own.defined() ? own : other;
+  return of_weight.defined() ? of_weight : other;
 }
 
 // Undefined without any.
@@ -121,7 +121,7 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);
-  // The kernel does not say so itself, and copies of weights are made again where it is said.
+  // The kernel does not count versions itself, and copies of weights are renewed by the version.
   for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
 }
 

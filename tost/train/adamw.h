@@ -43,7 +43,7 @@ class AdamW {
   // change, nor do their moments.
   void step(double lr, double gradient_scale = 1);
   void zero_grad();
-  // The 2-norm of all gradients together.
+  // The 2-norm of all gradients.
   double gradient_norm();
 
   const std::vector<ParamGroup>& groups() const { return groups_; }
@@ -80,9 +80,8 @@ const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& st
 // The 2-norm of the gradients of parameters without working copies.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);
 
-// What gradients of that norm are to be multiplied by so that it is at most max_norm, as torch's
-// clip_grad_norm_ has it: 1, or max_norm / (norm + 1e-6). Given to AdamW::step it costs no pass
-// over the gradients.
+// The factor that reduces gradients of this norm to max_norm, as torch's clip_grad_norm_: 1, or
+// max_norm / (norm + 1e-6). As argument of AdamW::step it costs no pass over the gradients.
 double clip_scale(double norm, double max_norm);
 
 }  // namespace tost

@@ -37,14 +37,14 @@ TEST(AdamW, SaysThatItWroteTheWeights) {
 }
 
 TEST(AdamW, EqualsTorch) {
-  const Problem ours(1), theirs(1);
-  AdamW optimizer(ours.groups(), {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-7});
+  const Problem optimized(1), expected(1);
+  AdamW optimizer(optimized.groups(), {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-7});
   const auto with_decay = [](double decay) {
     auto options = torch::optim::AdamWOptions(1).betas({0.8, 0.97}).eps(1e-7);
     return std::make_unique<torch::optim::AdamWOptions>(options.weight_decay(decay));
   };
   torch::optim::AdamW reference(
-      {{{theirs.w}, with_decay(0.3)}, {{theirs.b, theirs.unused}, with_decay(0.0)}},
+      {{{expected.w}, with_decay(0.3)}, {{expected.b, expected.unused}, with_decay(0.0)}},
       *with_decay(0.0));
   for (int step = 0; step < 20; ++step) {
     const double lr = 0.05 / (1 + step);
@@ -53,15 +53,16 @@ TEST(AdamW, EqualsTorch) {
     }
     optimizer.zero_grad();
     reference.zero_grad();
-    ours.loss().backward();
-    theirs.loss().backward();
+    optimized.loss().backward();
+    expected.loss().backward();
     optimizer.step(lr);
     reference.step();
   }
-  EXPECT_TRUE(torch::allclose(ours.w, theirs.w, 1e-5, 1e-6));
-  EXPECT_TRUE(torch::allclose(ours.b, theirs.b, 1e-5, 1e-6));
-  EXPECT_TRUE(torch::equal(ours.unused, theirs.unused)) << "no gradient, so no decay either";
-  EXPECT_FALSE(torch::allclose(ours.w, Problem(1).w, 1e-2, 1e-2)) << "the steps must have moved it";
+  EXPECT_TRUE(torch::allclose(optimized.w, expected.w, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(optimized.b, expected.b, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::equal(optimized.unused, expected.unused)) << "no gradient, so no decay either";
+  EXPECT_FALSE(torch::allclose(optimized.w, Problem(1).w, 1e-2, 1e-2))
+      << "the steps must have moved it";
 }
 
 TEST(AdamW, StateRoundTripContinuesExactly) {
@@ -109,11 +110,11 @@ TEST(AdamW, StateOfAnotherModelIsNamed) {
 }
 
 TEST(ClipGradients, IsWhatTorchDoes) {
-  Problem ours(5), torchs(5);
-  AdamW a(ours.groups(), {}), b(torchs.groups(), {});
+  Problem optimized(5), torchs(5);
+  AdamW a(optimized.groups(), {}), b(torchs.groups(), {});
   for (int i = 0; i < 3; ++i) {
     a.zero_grad(), b.zero_grad();
-    (ours.loss() * 100).backward();
+    (optimized.loss() * 100).backward();
     (torchs.loss() * 100).backward();
     const double norm = gradient_norm(a.parameters());
     EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(b.parameters(), 0.5), norm, 1e-5 * norm);
@@ -121,8 +122,8 @@ TEST(ClipGradients, IsWhatTorchDoes) {
     a.step(0.01, clip_scale(norm, 0.5));
     b.step(0.01);
   }
-  EXPECT_TRUE(torch::allclose(ours.w, torchs.w, 1e-5, 1e-7));
-  EXPECT_TRUE(torch::allclose(ours.b, torchs.b, 1e-5, 1e-7));
+  EXPECT_TRUE(torch::allclose(optimized.w, torchs.w, 1e-5, 1e-7));
+  EXPECT_TRUE(torch::allclose(optimized.b, torchs.b, 1e-5, 1e-7));
   EXPECT_EQ(clip_scale(0.25, 0.5), 1.0);
 }
 

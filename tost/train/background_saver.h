@@ -14,12 +14,12 @@
 namespace tost {
 
 // One save at a time: the next one waits for it, so that there are never two half-written folders,
-// nor more than one copy of the run's state. For use from one thread; `store` outlives the saver
-// and is not saved to by anyone else meanwhile.
+// nor more than one copy of the run's state. For use from one thread; `store` outlives the saver,
+// and nothing else may save to it meanwhile.
 class BackgroundSaver {
  public:
-  // A failed save is tried again after each of the pauses; the last failure counts. Disks of other
-  // machines and quotas have failures that pass.
+  // A failed save is tried again after each of the pauses, because network disks and quotas have
+  // temporary failures. The last failure counts.
   BackgroundSaver(CheckpointStore& store, std::vector<std::chrono::milliseconds> pauses);
   // Waits for the save under way; its failure is lost.
   ~BackgroundSaver();
@@ -27,14 +27,14 @@ class BackgroundSaver {
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
   // Copies the tensors of `checkpoint`, so that they may change as soon as this returns, and
-  // begins; waits for the save before. Where that one failed, its failure becomes a message and
-  // this one is written at once, on the caller's thread: throws where it fails too. So is one whose
-  // copy has no room in memory.
+  // begins; waits for the save before. If that save failed, its failure becomes a message, and this
+  // checkpoint is written at once on the caller's thread: throws if this fails too. A checkpoint
+  // whose copy does not fit in memory is also written at once.
   void save(const Checkpoint& checkpoint, bool best);
   // The same on this thread and without a copy in any case.
   void save_now(const Checkpoint& checkpoint, bool best);
 
-  // Waits for the save under way. Throws what it failed with.
+  // Waits for the save under way. Throws its error.
   void wait();
 
   // Folders finished since the last call, and a sentence for each failed attempt, of the saves that
@@ -55,7 +55,7 @@ class BackgroundSaver {
   CheckpointStore& store_;
   std::vector<std::chrono::milliseconds> pauses_;
   std::thread thread_;
-  Report running_;  // the thread's, until it is joined
+  Report running_;  // used by the thread until it is joined
   std::exception_ptr failure_;
   Report report_;
 };

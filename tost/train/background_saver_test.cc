@@ -28,7 +28,7 @@ torch::Tensor newest_w(const CheckpointStore& store) {
   return store.load_newest(messages)->parts.at(0).tensors.at("w");
 }
 
-TEST(BackgroundSaver, WritesWhatTheTensorsWereWhenItWasAsked) {
+TEST(BackgroundSaver, WritesTheTensorsAsTheyWereAtTheCall) {
   const testing::TempDir dir;
   CheckpointStore store(dir.path(), 2);
   BackgroundSaver saver(store, {});
@@ -80,7 +80,7 @@ TEST(BackgroundSaver, ALastingFailureIsThrownOnceAndTheOldCheckpointStays) {
   EXPECT_TRUE(torch::equal(newest_w(store), torch::zeros({4})));
 }
 
-TEST(BackgroundSaver, SavesOnTheCallersThreadWhereAsked) {
+TEST(BackgroundSaver, SavesOnTheCallersThreadIfRequested) {
   const testing::TempDir dir;
   CheckpointStore store(dir.path(), 2);
   BackgroundSaver saver(store, {1ms});

@@ -56,7 +56,7 @@ std::string show_limit(const FieldInfo& field, double limit) {
   return json_text(whole ? json(static_cast<int64_t>(limit)) : json(limit));
 }
 
-// JSON calls a number null that is not finite.
+// A number that is not finite would be null in JSON.
 std::string show_number(const json& value) {
   const double number = value.get<double>();
   return std::isfinite(number) ? json_text(value) : cat(number);

@@ -1,5 +1,5 @@
-// One table of fields per configuration struct serves strict JSON both ways, command-line flags,
-// help and the check that a resumed run still has the configuration it was started with.
+// One table of fields per configuration struct. It defines the strict JSON form, command-line
+// flags, help, and the comparison of a resumed run's configuration with that of its start.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace tost {
 
 enum class FieldType { kBool, kInteger, kNumber, kText, kChoice, kObject };
 
-// What a changed value means for a resumed run.
+// The effect of a changed value on a resumed run.
 enum class OnResume {
   kFixed,  // refused: saved state and data order would not fit
   kWarn,   // allowed and reported: the result differs from an uninterrupted run
-  kFree,   // does not touch the result
+  kFree,   // does not change the result
 };
 
 struct FieldInfo {
@@ -30,14 +30,14 @@ struct FieldInfo {
   std::vector<std::string> choices = {};  // kChoice
 };
 
-// Throws a usage Error naming the key, the value found and what is allowed.
+// Throws a usage Error naming the key, the value and the allowed ones.
 void check_value(const FieldInfo& field, const nlohmann::json& value);
 
 // A flag's text as the field's JSON value, checked. Throws a usage Error.
 nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 
-// Every value of `over` replaces that of `under`; objects are merged key by key. For config file <
-// flags.
+// Every value of `over` (flags) replaces that of `under` (a config file); objects are merged key by
+// key.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
 // Written into configurations by earlier builds of 0.1.0; skipped, because they mean nothing now.
@@ -48,11 +48,10 @@ inline bool is_retired_key(std::string_view key) {
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
 
-// A path as a configuration keeps it, so that it holds from any working directory and is spelled in
-// one way.
+// A path as a configuration stores it: valid from any working directory, in one spelling.
 std::string absolute_setting(const std::string& path);
-// The same where something lies there or files begin so, which may be the name of a set; else the
-// text as it is, for messages and for names that are not paths.
+// The same if the path exists or is a prefix of files (a set's name); else the text unchanged, for
+// messages and for names that are not paths.
 std::string absolute_where_found(const std::string& path);
 // Whether two such values mean the same data.
 bool same_path(const std::string& a, const std::string& b);

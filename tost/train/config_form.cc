@@ -37,18 +37,18 @@ std::vector<FieldInfo> shorthand_fields(
 
 json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {
   for (const FieldInfo& field : shorthands) {
-    const auto given = values.find(field.key);
-    if (given == values.end()) continue;
-    check_value(field, *given);
+    const auto input = values.find(field.key);
+    if (input == values.end()) continue;
+    check_value(field, *input);
     json& options = values["model_options"];  // an object, or null if it was not there
     if (!options.is_null() && !options.is_object()) {
       fail_usage("model_options is ", json_text(options), " but must be an object.");
     }
-    if (options.contains(field.key) && options[field.key] != *given) {
-      fail_usage(field.key, " is given as ", json_text(*given), " and in model_options as ",
+    if (options.contains(field.key) && options[field.key] != *input) {
+      fail_usage(field.key, " is given as ", json_text(*input), " and in model_options as ",
                  json_text(options[field.key]), "; leave one out.");
     }
-    options[field.key] = *given;
+    options[field.key] = *input;
     values.erase(field.key);
   }
   return values;
@@ -73,20 +73,20 @@ void check_resumed(const std::vector<FieldInfo>& fields, const json& before, con
   }
 }
 
-json scored_data(json given, const std::filesystem::path& model_file,
+json scored_data(json input, const std::filesystem::path& model_file,
                  std::vector<std::string> keys) {
   const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
   const auto config = checkpoints.parent_path() / kConfigFile;
-  if (checkpoints.filename() != kCheckpointFolder || !is_plain_file(config)) return given;
+  if (checkpoints.filename() != kCheckpointFolder || !is_plain_file(config)) return input;
   const json saved = read_config_file(config);
   const json data = saved.value("data", json());
-  if (data.is_string() && same_path(data, given.at("data"))) {
+  if (data.is_string() && same_path(data, input.at("data"))) {
     keys.insert(keys.end(), {"data_format", "holdout"});
   }
   for (const std::string& key : keys) {
-    if (saved.contains(key) && !given.contains(key)) given[key] = saved[key];
+    if (saved.contains(key) && !input.contains(key)) input[key] = saved[key];
   }
-  return given;
+  return input;
 }
 
 json read_config_file(const std::filesystem::path& path) {

@@ -61,9 +61,9 @@ Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   fail_unknown_recipe(name, names_of(form.recipes));
 }
 
-// The configuration that `values` (a config file merged with flags, see merge()) asks for: the
-// recipe that its key "recipe" names (default: the first), changed by every other key. Strict;
-// usage Errors as in FieldTable::apply.
+// The configuration of `values` (a config file merged with flags, see merge()): the recipe that the
+// key "recipe" names (default: the first), changed by every other key. Strict; usage Errors as in
+// FieldTable::apply.
 template <class Config>
 Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
                    std::string_view where = "the configuration") {
@@ -84,7 +84,7 @@ Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
 void check_resumed(const std::vector<FieldInfo>& fields, const nlohmann::json& before,
                    const nlohmann::json& after, std::vector<std::string>& messages);
 
-// A resumed run's configuration: what it was started with, changed by `values`.
+// The configuration of a resumed run: that of its start, changed by `values`.
 template <class Config>
 Config resume_config(const ConfigForm<Config>& form, const Config& saved,
                      const nlohmann::json& values, std::vector<std::string>& messages) {
@@ -99,10 +99,10 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
-// Which data a model is scored on: the settings `given`, "data" among them, and for those of `keys`
-// that are missing the settings of the run that the model file lies in, where it does. What tells
-// how the run's own data is read and divided counts for that data alone.
-nlohmann::json scored_data(nlohmann::json given, const std::filesystem::path& model_file,
+// The data that a model is scored on: the settings of `input`, "data" among them. Those of `keys`
+// that are missing come from the run that contains the model file, if there is one. Settings of how
+// the run's data is read and split count only for that data.
+nlohmann::json scored_data(nlohmann::json input, const std::filesystem::path& model_file,
                            std::vector<std::string> keys);
 
 // A JSON object from a config file. Throws a usage Error when it is not one.

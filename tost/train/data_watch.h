@@ -1,4 +1,4 @@
-// Work with a time limit. Free of torch.
+// Runs work with a time limit. Free of torch.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace tost {
 
-// No batch came in time. The reading thread still uses the task: leak the task, with all that it
-// uses.
+// Thrown if no batch arrived in time. The reading thread still uses the task, so the task and all
+// it uses must be leaked.
 class DataTimeout : public Error {
  public:
   using Error::Error;
@@ -25,9 +25,9 @@ class DataWatch {
   DataWatch(const DataWatch&) = delete;
   DataWatch& operator=(const DataWatch&) = delete;
 
-  // Does `work` on a thread of its own, always the same one, and waits for its end; throws what it
-  // throws. After half of `seconds` calls at_half, here, once. False when `seconds` have passed:
-  // the thread is then left with the work, and the watch of no more use.
+  // Runs `work` on a separate thread, always the same one, and waits for its end. Rethrows its
+  // exception. After half of `seconds` calls at_half, here, once. False after `seconds`: the thread
+  // is then abandoned with the work, and the watch cannot be used again.
   bool run(std::function<void()> work, double seconds, const std::function<void()>& at_half);
 
  private:

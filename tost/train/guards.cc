@@ -1,5 +1,4 @@
-#include "tost/train/guards.h"
-
+// Finds bad steps, and reads and writes the state of the guards.
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
@@ -8,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
 #include "tost/store/metadata.h"
+#include "tost/train/loop_state.h"
 
 namespace tost {
 namespace {
@@ -39,12 +39,12 @@ json to_json(const GuardState& state) {
 GuardState guard_state_from_json(const json& object, const std::string& where) {
   GuardState state{.losses = object.at("losses").get<std::vector<double>>(),
                    .norms = object.at("norms").get<std::vector<double>>(),
-                   .skipped = whole_number(object.at("skipped")),
-                   .skipped_in_row = whole_number(object.at("skipped_in_row")),
-                   .rollbacks = whole_number(object.at("rollbacks")),
+                   .skipped = json_integer(object.at("skipped")),
+                   .skipped_in_row = json_integer(object.at("skipped_in_row")),
+                   .rollbacks = json_integer(object.at("rollbacks")),
                    .lr_factor = object.at("lr_factor").get<double>(),
-                   .data_ahead = whole_number(object.at("data_ahead")),
-                   .rollback_step = whole_number(object.at("rollback_step"))};
+                   .data_ahead = json_integer(object.at("data_ahead")),
+                   .rollback_step = json_integer(object.at("rollback_step"))};
   constexpr int64_t kMost = int64_t{1} << 50;
   const auto counts = {state.skipped, state.skipped_in_row, state.rollbacks, state.data_ahead};
   const bool possible = state.losses.size() == state.norms.size() &&

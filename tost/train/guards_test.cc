@@ -1,5 +1,3 @@
-#include "tost/train/guards.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +7,8 @@
 #include "tost/base/file.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/data_watch.h"
-#include "tost/train/metrics_log.h"
+#include "tost/train/loop_state.h"
+#include "tost/train/run_log.h"
 
 namespace tost {
 namespace {
@@ -33,7 +32,7 @@ TEST(Guards, ACountOfStandardDeviationsAboveTheMeanIsTheLimit) {
   EXPECT_EQ(describe(*bad), "the loss 8.5 lay 5.5 standard deviations above the mean");
 }
 
-TEST(Guards, TooFewStepsOrNoLimitJudgeNothingFinite) {
+TEST(Guards, TooFewStepsOrNoLimitAcceptAllFiniteValues) {
   EXPECT_FALSE(find_outlier("loss", 1e30, twos_and_fours(31), 5));
   EXPECT_FALSE(find_outlier("loss", 1e30, twos_and_fours(128), 0));
   for (const double value : {std::nan(""), double(INFINITY)}) {
@@ -96,7 +95,7 @@ TEST(Guards, TheLogKeepsEventsFromBeforeARollback) {
       log.add(line);
     }
   }
-  const auto kept = [&](int64_t step, int64_t rollbacks) {
+  const auto lines_left = [&](int64_t step, int64_t rollbacks) {
     const testing::TempDir other;
     const auto copy = other.path() / "m";
     write_file_atomic(copy, read_file(path, 10000));
@@ -104,10 +103,11 @@ TEST(Guards, TheLogKeepsEventsFromBeforeARollback) {
     const std::string text = read_file(copy, 10000);
     return std::count(text.begin(), text.end(), '\n');
   };
-  EXPECT_EQ(kept(10, 1), 3) << "the line of step 10, the event that was left, and the rollback";
-  EXPECT_EQ(kept(15, 1), 4);
-  EXPECT_EQ(kept(10, 0), 1) << "killed before the rollback was saved";
-  EXPECT_EQ(kept(20, 2), 5);
+  EXPECT_EQ(lines_left(10, 1), 3)
+      << "the line of step 10, the event that was left, and the rollback";
+  EXPECT_EQ(lines_left(15, 1), 4);
+  EXPECT_EQ(lines_left(10, 0), 1) << "killed before the rollback was saved";
+  EXPECT_EQ(lines_left(20, 2), 5);
 }
 
 TEST(DataWatch, DoesItsWorkAndThrowsWhatItThrows) {

@@ -1,4 +1,4 @@
-// What the training loop itself needs to know, whatever it trains.
+// Settings of the training loop that do not depend on the kind of model.
 #pragma once
 
 #include "tost/nn/precision.h"
@@ -61,8 +61,8 @@ struct LoopConfig {
   int64_t threads = 0;
 };
 
-// A kind of run has the first table and one or both of the others: lengths in epochs where the data
-// is a set that is passed through, lengths in steps where it is a stream.
+// A kind of run has the first table and one or both of the others: lengths in epochs for data sets,
+// lengths in steps for streams.
 const FieldTable<LoopConfig>& loop_fields();
 const FieldTable<LoopConfig>& epoch_fields();
 const FieldTable<LoopConfig>& step_fields();

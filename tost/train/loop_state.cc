@@ -41,16 +41,16 @@ json to_json(const LoopState& state) {
 
 LoopState loop_state_from_json(const json& object, const std::filesystem::path& path) {
   return read_from(cat("'", path.string(), "'"), [&] {
-    if (whole_number(object.at("format")) != kFormat) {
+    if (json_integer(object.at("format")) != kFormat) {
       fail_data("it has state format ", json_text(object.at("format")),
                 "; this program reads format ", kFormat, ".");
     }
     const json& sums = object.at("sums");
-    LoopState state{.step = whole_number(object.at("step")),
-                    .evaluated_step = whole_number(object.at("evaluated_step")),
+    LoopState state{.step = json_integer(object.at("step")),
+                    .evaluated_step = json_integer(object.at("evaluated_step")),
                     .best = std::nullopt,
-                    .sums = {sums.at("loss").get<double>(), whole_number(sums.at("steps")),
-                             whole_number(sums.at("samples")), whole_number(sums.at("correct"))},
+                    .sums = {sums.at("loss").get<double>(), json_integer(sums.at("steps")),
+                             json_integer(sums.at("samples")), json_integer(sums.at("correct"))},
                     .guards = {},
                     .noise_by_batch = object.value("noise_by_batch", false)};
     state.guards.rollback_step = state.step;  // of a run that an earlier version began
@@ -58,7 +58,7 @@ LoopState loop_state_from_json(const json& object, const std::filesystem::path& 
     const json best = object.value("best", json());
     // Earlier versions took an evaluation that was not a number for the best; in JSON it is null.
     if (!best.is_null() && !best.at("value").is_null()) {
-      state.best = BestSoFar{best.at("value").get<double>(), whole_number(best.at("step"))};
+      state.best = BestSoFar{best.at("value").get<double>(), json_integer(best.at("step"))};
     }
     constexpr int64_t kMost = int64_t{1} << 50;
     if (state.step < 0 || state.step > kMost || state.sums.samples < 0 ||

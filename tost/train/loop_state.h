@@ -6,10 +6,54 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-
-#include "tost/train/guards.h"
+#include <string>
+#include <vector>
 
 namespace tost {
+
+// ---- Rules that protect a long run from a bad step, and their state. ----
+
+inline constexpr int64_t kGuardWindow = 128;  // accepted steps a new one is compared with
+inline constexpr int64_t kGuardLeast = 32;    // and how many there must be
+
+struct GuardState {
+  // Values of the last accepted steps, oldest first, at most kGuardWindow of each.
+  std::vector<double> losses = {}, norms = {};
+  int64_t skipped = 0;  // steps in all
+  int64_t skipped_in_row = 0;
+  int64_t rollbacks = 0;
+  double lr_factor = 1;
+  int64_t data_ahead = 0;  // steps whose batches were skipped
+  // The last checkpoint that was due by the settings: a run rolls back to it. -1: none yet. One
+  // that was written because the run was stopped does not count, because an uninterrupted run lacks
+  // it.
+  int64_t rollback_step = -1;
+
+  void accept(double loss, double norm);
+};
+
+nlohmann::json to_json(const GuardState& state);
+// Throws json exceptions for a wrong type and a data Error naming `where` for impossible values.
+GuardState guard_state_from_json(const nlohmann::json& object, const std::string& where);
+
+// A step that must not change the weights.
+struct BadStep {
+  const char* what;  // "loss" or "gradient norm"
+  double value;
+  std::optional<double> z;  // nothing where the value is not finite
+};
+
+// With m and s the mean and standard deviation (n in the denominator) of `accepted`: bad if
+// value > m + limit s, where s is at least 1e-6 |m|, the size of a plateau's rounding.
+// No finite value is bad before kGuardLeast are accepted or for a limit of 0. One that is not
+// finite always is.
+std::optional<BadStep> find_outlier(const char* what, double value,
+                                    const std::vector<double>& accepted, double limit);
+
+// "the loss 7.5 lay 12.3 standard deviations above the mean", "the loss became nan".
+std::string describe(const BadStep& bad);
+
+// ---- The state of the loop. ----
 
 // Sums since the last line of the metrics log, so that a run resumed between two lines writes the
 // same line.
@@ -35,8 +79,8 @@ struct LoopState {
   std::optional<BestSoFar> best;
   RunningSums sums;
   GuardState guards;
-  // What is drawn in a batch (dropout and the like) is a function of the batch's place in the data,
-  // as in every run that several processes have had a part in; else of all that was drawn before.
+  // True in every run that has ever had several processes: random numbers of a batch (dropout and
+  // the like) depend on the batch's position in the data. Else they depend on all earlier draws.
   bool noise_by_batch = false;
 };
 

@@ -11,7 +11,7 @@ using nlohmann::json;
 using testing::data_error_of;
 
 // A cast would make something of them.
-TEST(LoopState, CountsAreWholeNumbers) {
+TEST(LoopState, CountsAreIntegers) {
   LoopState state;
   state.step = 3;
   const json good = to_json(state);

@@ -1,9 +1,8 @@
-#include "tost/train/metrics_log.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
 #include "tost/testing/temp_dir.h"
+#include "tost/train/run_log.h"
 
 namespace tost {
 namespace {
@@ -28,12 +27,12 @@ TEST(MetricsLog, DropsLinesBeyondTheStepAndAHalfLine) {
 TEST(MetricsLog, IsReadInPiecesOfAnySize) {
   const testing::TempDir dir;
   const auto path = dir.path() / "metrics.jsonl";
-  const std::string kept = "{\"step\":1}\n{\"step\":22}\n{\"step\":3}\n";
+  const std::string intact = "{\"step\":1}\n{\"step\":22}\n{\"step\":3}\n";
   for (const char* dropped : {"", "{\"step\":99}\n", "{\"step\":2"}) {
     for (size_t piece = 1; piece < 40; ++piece) {
-      write_file_atomic(path, kept + dropped);
+      write_file_atomic(path, intact + dropped);
       MetricsLog(path, 50, 0, piece);
-      EXPECT_EQ(read_file(path, 1000), kept) << piece << " " << dropped;
+      EXPECT_EQ(read_file(path, 1000), intact) << piece << " " << dropped;
     }
   }
 }

@@ -1,5 +1,4 @@
-// What the tasks of all kinds of models have alike: the model with its description, and the batch
-// that was fetched.
+// The common part of the tasks of all kinds: the model with its description, and the fetched batch.
 #pragma once
 
 #include <map>

@@ -162,9 +162,8 @@ StateDict OptimizerShards::shard_of(const StateDict& moments) const {
   return own;
 }
 
-// Of a parameter in the usual order of dimensions the other elements are not read: they may lie in
-// a file.
-StateDict OptimizerShards::mine(const std::string& prefix, const StateDict& whole) const {
+// For a contiguous parameter the other elements are not read, because they may be in a file.
+StateDict OptimizerShards::local_part(const std::string& prefix, const StateDict& whole) const {
   const torch::NoGradGuard no_grad;
   StateDict result;
   for (const Slice& own : own_) {
@@ -178,8 +177,8 @@ StateDict OptimizerShards::mine(const std::string& prefix, const StateDict& whol
 }
 
 StateDict OptimizerShards::my_moments(const StateDict& whole) const {
-  StateDict result = mine(kFirst, whole);
-  result.merge(mine(kSecond, whole));
+  StateDict result = local_part(kFirst, whole);
+  result.merge(local_part(kSecond, whole));
   for (const Slice& own : own_) {
     const std::string key = kSteps + names_[own.parameter];
     result[key] = state_tensor(whole, key, torch::zeros({})).clone();

@@ -25,12 +25,12 @@ class OptimizerShards {
   // Slices and, whole, all else in `state`, which is that of the model.
   StateDict slices_of(const StateDict& state) const;
 
-  // What belongs to no parameter, such as the statistics of batch norms.
+  // Values of no parameter, such as the statistics of batch norms.
   StateDict rest_of(const StateDict& state) const;
 
   // Before the optimiser's step on the slices: their gradients are the buckets'.
   void begin_update();
-  // After it: every process has all parameters. Gradients are gone.
+  // After it: every process has all parameters. Gradients are freed.
   void end_update();
 
   // Files of a checkpoint divide the parameters: shard i is that of process i. The last processes
@@ -47,7 +47,7 @@ class OptimizerShards {
 
   // Whole tensors as values of this process's slices: AdamW's state, or values by parameter.
   StateDict my_moments(const StateDict& whole) const;
-  StateDict mine(const std::string& prefix, const StateDict& whole) const;
+  StateDict local_part(const std::string& prefix, const StateDict& whole) const;
 
  private:
   struct Slice {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr char kReplaced[] = ".replaced", kLaunchMark[] = ".launch";
 
-bool is_own_folder(const fs::path& path) {
+bool is_real_folder(const fs::path& path) {
   return !is_link(path) && is_folder(path);
 }
 
@@ -31,15 +31,15 @@ bool is_event_file(const fs::path& name) {
   return name.string().rfind("events.out.tfevents.", 0) == 0 && name.extension() == ".tost";
 }
 
-// Of a checkpoint's folder, finished or not, or of a pointer.
+// Whether this is the name of a checkpoint's folder, finished or not, or of a pointer.
 bool is_checkpoint_entry(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name == kLatestPointer || name == kBestPointer) return is_plain_file(path);
-  return checkpoint_step(name.substr(0, name.find('.'))) >= 0 && is_own_folder(path);
+  return checkpoint_step(name.substr(0, name.find('.'))) >= 0 && is_real_folder(path);
 }
 
-// What a run wrote there but its configuration, relative to the folder. Nothing else is touched:
-// people keep notes and more next to their runs.
+// The files of a run without its configuration, relative to the folder. Other files, such as notes
+// of the user, do not change.
 std::vector<fs::path> run_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& name : names_in(folder)) {
@@ -47,7 +47,7 @@ std::vector<fs::path> run_files(const fs::path& folder) {
         is_event_file(name)) {
       files.push_back(name);
     } else if (name == kCheckpointFolder && is_link(folder / name)) {
-      files.push_back(name);  // of a larger disk, say: the link alone
+      files.push_back(name);  // a link to a larger disk, for example: only the link
     } else if (name == kCheckpointFolder) {
       for (const fs::path& entry : names_in(folder / name)) {
         if (is_checkpoint_entry(folder / name / entry)) files.push_back(name / entry);
@@ -65,7 +65,7 @@ void move_run_files(const fs::path& from, const fs::path& to) {
       checkpoints = true;
     }
     // A machine that lost its power in between may have left a folder in both places.
-    if (!is_own_folder(to / file)) rename_path(from / file, to / file);
+    if (!is_real_folder(to / file)) rename_path(from / file, to / file);
   }
   for (const fs::path& folder : {to, from}) {
     if (checkpoints) sync_directory(folder / kCheckpointFolder);
@@ -108,9 +108,9 @@ bool is_run_config(const fs::path& file) {
   }
 }
 
-// Before or within the moves, where nothing of the new run is there yet; or within those back. The
-// configuration goes aside as the last one and comes back as the first.
-bool stopped_half_way(const fs::path& run) {
+// Whether a replacement was interrupted: before or within the moves aside, when no file of the new
+// run exists, or within the moves back. The configuration is moved aside last and restored first.
+bool was_interrupted(const fs::path& run) {
   const std::string aside = content(run / kReplaced / kConfigFile);
   const std::string here = content(run / kConfigFile);
   return aside.empty() || here.empty() || aside == here;
@@ -127,7 +127,7 @@ RunFolder::RunFolder(fs::path run, RunMode mode, std::string launch)
   }
   if (is_taken(run_ / kReplaced)) {
     lock();
-    if (stopped_half_way(run_)) restore_replaced();
+    if (was_interrupted(run_)) restore_replaced();
   }
   check();
   if (is_taken(run_ / kConfigFile)) lock();
@@ -186,7 +186,7 @@ void RunFolder::clear() {
 
 void RunFolder::set_aside() {
   make_directories(run_ / kReplaced);
-  sync_directory(run_);  // before anything is gone from its old place
+  sync_directory(run_);  // before anything is moved
   move_run_files(run_, run_ / kReplaced);
   move_config(run_, run_ / kReplaced);
 }
@@ -219,12 +219,12 @@ bool made_by_launch(const fs::path& run, const std::string& launch) {
 
 void remove_replaced_run(const fs::path& run) {
   const fs::path aside = run / kReplaced;
-  // Under another name first, so that half of it is not taken for a run to be put back.
-  const fs::path doomed = fs::path(aside) += ".partial";
-  remove_tree(doomed);
+  // Renamed first, so that a partial removal is not restored as a run.
+  const fs::path discarded = fs::path(aside) += ".partial";
+  remove_tree(discarded);
   if (!is_taken(aside)) return;
-  rename_durably(aside, doomed);
-  remove_tree(doomed);
+  rename_durably(aside, discarded);
+  remove_tree(discarded);
 }
 
 }  // namespace tost

@@ -1,5 +1,5 @@
-// Starting a run folder, or finding one to resume. Layout: tost/store/run_layout.h, and while a
-// process trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
+// Starts a run folder, or finds one to resume. Layout: tost/store/run_layout.h, and while a process
+// trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
 #pragma once
 
 #include <filesystem>
@@ -7,30 +7,28 @@
 #include <string>
 
 #include "tost/base/folder_lock.h"
-#include "tost/base/folder_place.h"
 
 namespace tost {
 
 enum class RunMode {
   kNew,        // refuses a folder that already holds a run
-  kOverwrite,  // replaces a run that is there (its own files only)
+  kOverwrite,  // replaces an existing run (only files of a run)
   kResume,     // needs a run that was started
 };
 
-// A run's folder while it is trained in: no other process trains there, and a run that is replaced
-// is kept in RUN/.replaced until the new one has a checkpoint. A process that is killed before that
-// leaves both: the new run can be resumed, or replaced again.
+// The folder of a run during training. It is locked against other processes. A run that is replaced
+// is stored in RUN/.replaced until the new one has a checkpoint. A process that is killed before
+// that leaves both: the new run can be resumed, or replaced again.
 class RunFolder {
  public:
-  // Whether `mode` can be done there. Locks a run that is there, and finishes a replacement that
-  // was stopped half-way; changes nothing else. Throws a usage Error naming what is there (or not)
-  // and the flag that helps, or that another process trains there. `launch` becomes the mark of a
-  // run that is made here; empty: none.
+  // Whether `mode` can be done there. Locks an existing run, and finishes an interrupted
+  // replacement; changes nothing else. Throws a usage Error that describes the folder and names the
+  // flag that helps, or if another process trains there. `launch` becomes the mark of a run that is
+  // made here; empty: none.
   RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
-  // Makes the folder ready for a run that can start now: it is there and locked, and a run to be
-  // replaced is set aside. Throws as the constructor, and a data Error when the folder cannot be
-  // made.
+  // Prepares the folder for a run that starts now: creates and locks it, and moves a run to be
+  // replaced aside. Throws as the constructor, and a data Error when the folder cannot be made.
   void open();
 
   // After open(), once training has ended in any way: restores the replaced run if the new one has

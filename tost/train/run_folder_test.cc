@@ -149,8 +149,8 @@ TEST(RunFolder, TheReplacedRunComesBackUnlessTheNewOneHasACheckpoint) {
   EXPECT_EQ(seed_of(run), "new");
   EXPECT_EQ(newest_step(run), 5);
   std::set<std::string> files = files_below(run);
-  for (const char* mine : {"notes.txt", "checkpoints/mywork/weights.bin"}) {
-    EXPECT_EQ(files.count(mine), 1u) << mine;
+  for (const char* user_file : {"notes.txt", "checkpoints/mywork/weights.bin"}) {
+    EXPECT_EQ(files.count(user_file), 1u) << user_file;
   }
   EXPECT_EQ(files.count("events.out.tfevents.1.0.tost"), 0u);
   for (const std::string& file : files) EXPECT_FALSE(mentions(file, ".replaced")) << file;

@@ -1,4 +1,4 @@
-// A kind of model as the training loop, the command line and --help see it.
+// The interface of a kind of model to the training loop, the command line and --help.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// What a resumed run's folder says.
+// The files of a resumed run's folder.
 struct SavedRun {
   nlohmann::json config;
   std::string config_where;             // for messages
@@ -25,7 +25,7 @@ struct SavedRun {
 
 struct PreparedRun {
   LoopConfig loop;
-  nlohmann::json config;              // what was used, for the run folder
+  nlohmann::json config;              // the effective configuration, for the run folder
   std::vector<std::string> messages;  // about a resumed run's changed settings
   // Called once threads and torch's generator are set; opens the data and makes the model.
   std::function<std::unique_ptr<TrainTask>()> make_task;

@@ -1,4 +1,4 @@
-// Runs of seconds on one core, and what they have written.
+// Runs of seconds on one core, and the files they write.
 #pragma once
 
 #include <filesystem>

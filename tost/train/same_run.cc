@@ -1,10 +1,10 @@
-#include "tost/train/same_run.h"
-
+// Collects and compares the facts of all processes of a run.
 #include <torch/version.h>
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/module_device.h"
+#include "tost/train/shared_save.h"
 
 namespace tost {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using Facts = nlohmann::ordered_json;
 
-// Of the bytes, so that it distinguishes the order of samples too.
+// A checksum of the bytes, which distinguishes also the order of samples.
 std::string first_batch_of(TrainTask& task) {
   if (!task.has_parts()) return "";
   task.start_epoch(0, 0);
@@ -26,11 +26,11 @@ std::string first_batch_of(TrainTask& task) {
   return format_text("%016llx", static_cast<unsigned long long>(hash));
 }
 
-std::string difference(const Facts& own, const Facts& usual, int64_t rank) {
+std::string difference(const Facts& reported, const Facts& usual, int64_t rank) {
   for (const auto& [key, value] : usual.items()) {
-    const Facts mine = own.contains(key) ? own[key] : Facts();
-    if (mine == value) continue;
-    return cat("Rank ", rank, " has ", key, " ", json_text(mine), " but rank 0 has ",
+    const Facts local_value = reported.contains(key) ? reported[key] : Facts();
+    if (local_value == value) continue;
+    return cat("Rank ", rank, " has ", key, " ", json_text(local_value), " but rank 0 has ",
                json_text(value), "; start every process with the same program, settings and data.");
   }
   return "";
@@ -57,10 +57,10 @@ void check_same(Group& group, const Facts& facts) {
     if (!group.first()) return;
     const Facts usual = parse_ordered_json(all[0], "the facts of rank 0");
     for (int64_t rank = 1; rank < group.world(); ++rank) {
-      const Facts own = parse_ordered_json(all[size_t(rank)], cat("the facts of rank ", rank));
+      const Facts reported = parse_ordered_json(all[size_t(rank)], cat("the facts of rank ", rank));
       // Keys that rank 0 lacks are found from the other side.
-      std::string found = difference(own, usual, rank);
-      if (found.empty() && own.size() != usual.size())
+      std::string found = difference(reported, usual, rank);
+      if (found.empty() && reported.size() != usual.size())
         found = cat("Rank ", rank,
                     " has more settings than rank 0; start every process with the same program.");
       if (!found.empty()) fail_usage(found);

@@ -40,9 +40,9 @@ fs::path save_once(Group& group, const SharedPlace& place, SharedCheckpoint& che
   const std::string name =
       group.by_first([&] { return place.store->open(checkpoint.whole.step).filename().string(); });
   const fs::path folder = place.directory / name;
-  nlohmann::json mine;
-  group.together([&] { mine = write_shard(folder, checkpoint.shard); });
-  const std::vector<std::string> entries = group.gather_texts(json_text(mine));
+  nlohmann::json entry;
+  group.together([&] { entry = write_shard(folder, checkpoint.shard); });
+  const std::vector<std::string> entries = group.gather_texts(json_text(entry));
   const std::string saved = group.by_first([&] {
     write_file_atomic(folder / kOptimizerIndexFile, checkpoint.index);
     checkpoint.whole.written = shards_of(entries);
@@ -52,7 +52,7 @@ fs::path save_once(Group& group, const SharedPlace& place, SharedCheckpoint& che
 }
 
 // File systems of several machines may show a new file late.
-bool sees(const fs::path& file, const std::string& text) {
+bool file_has(const fs::path& file, const std::string& text) {
   constexpr int kLooks = 50;
   for (int look = 0; look < kLooks; ++look) {
     if (path_exists(file) && read_file(file, 4096) == text) return true;
@@ -64,7 +64,7 @@ bool sees(const fs::path& file, const std::string& text) {
 }  // namespace
 
 fs::path save_together(Group& group, const SharedPlace& place, SharedCheckpoint& checkpoint,
-                       bool best, const std::function<void(const std::string&)>& tell) {
+                       bool best, const std::function<void(const std::string&)>& report) {
   for (size_t attempt = 0;; ++attempt) {
     try {
       return save_once(group, place, checkpoint, best);
@@ -72,7 +72,7 @@ fs::path save_together(Group& group, const SharedPlace& place, SharedCheckpoint&
       if (group.broken()) throw;
       if (group.first()) place.store->abandon(checkpoint.whole.step);
       if (attempt == place.pauses.size()) throw;
-      tell(cat(error.what(), " Trying again."));
+      report(cat(error.what(), " Trying again."));
     }
     std::this_thread::sleep_for(place.pauses[attempt]);
   }
@@ -93,7 +93,7 @@ void check_shared_folder(Group& group, const fs::path& run) {
     return unique;
   });
   group.together([&] {
-    if (sees(run / kProbe, text)) return;
+    if (file_has(run / kProbe, text)) return;
     fail_usage("'", (run / kProbe).string(),
                "', which rank 0 wrote, is not there; with shard_optimizer every process writes its "
                "part of a checkpoint, so that the run folder must lie on a file system that all "

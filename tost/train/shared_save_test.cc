@@ -95,7 +95,7 @@ bool save_with_failure(Saver& saver, int64_t failing, int64_t call) {
   try {
     saver.save(2);
     return true;
-  } catch (const ToldElsewhere&) {
+  } catch (const ReportedElsewhere&) {
     EXPECT_FALSE(saver.group.first());
   } catch (const Error& error) {
     EXPECT_TRUE(saver.group.first());
@@ -161,7 +161,7 @@ TEST(SharedFolder, AllSeeItOrNoneStarts) {
       EXPECT_TRUE(testing::mentions(message, "all machines share")) << message;
       EXPECT_FALSE(fs::exists(run / ".shared"));
     } else {
-      EXPECT_THROW(refused(), ToldElsewhere);
+      EXPECT_THROW(refused(), ReportedElsewhere);
     }
   });
 }

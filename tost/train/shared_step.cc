@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/train/loop_config.h"
 #include "tost/train/train_task.h"
 
@@ -56,7 +57,7 @@ SharedStep::SharedStep(Group& group, const BatchShare& share, torch::nn::Module&
       statistics_(group, model),
       busy_seconds_(size_t(group.world())) {
   for (int64_t i = 0; i < share_.per_step; ++i) {
-    if (share_.mine(i)) last_ = i;
+    if (share_.is_local(i)) last_ = i;
   }
   if (share_.parts() > 1 && !statistics_.empty()) {
     norm_group_ = group_.split("batch", share_.rank / share_.parts());
@@ -87,20 +88,20 @@ double SharedStep::agreed(double loss) {
   return bad ? std::numeric_limits<double>::quiet_NaN() : loss;
 }
 
-StepTotals SharedStep::finish(const StepTotals& mine) {
+StepTotals SharedStep::finish(const StepTotals& local) {
   const std::chrono::duration<double> busy = Clock::now() - began_;
   buckets_.finish();
   statistics_.finish(share_.per_step);
   constexpr int64_t kNumbers = 5;
   Tensor numbers = torch::zeros({kNumbers + group_.world()}, torch::kDouble);
   auto* number = numbers.data_ptr<double>();
-  number[0] = mine.loss;
+  number[0] = local.loss;
   if (share_.token_part == 0) {  // the same rows count once
-    number[1] = double(mine.samples);
-    number[2] = double(std::max<int64_t>(mine.correct, 0));
+    number[1] = double(local.samples);
+    number[2] = double(std::max<int64_t>(local.correct, 0));
   }
-  number[3] = mine.correct < 0 ? 1 : 0;
-  number[4] = mine.stop ? 1 : 0;
+  number[3] = local.correct < 0 ? 1 : 0;
+  number[4] = local.stop ? 1 : 0;
   number[kNumbers + group_.rank()] = busy.count();
   group_.sum(numbers);
   for (size_t rank = 0; rank < busy_seconds_.size(); ++rank) {
@@ -132,6 +133,29 @@ std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& tas
   return std::make_unique<SharedStep>(
       *group, share, task.model(),
       BucketOptions{.bf16 = config.compress_gradients, .scatter = config.shard_optimizer});
+}
+
+std::vector<Tensor> rows_of(const BatchShare& share, std::vector<Tensor> tensors) {
+  if (share.parts() == 1) return tensors;
+  for (Tensor& x : tensors) {
+    if (!x.defined()) continue;
+    x = x.narrow(0, share.first_row(x.size(0)), share.rows(x.size(0))).contiguous();
+  }
+  return tensors;
+}
+
+Tensor tokens_of(const BatchShare& share, const Tensor& x) {
+  if (share.token_parts == 1) return x;
+  const int64_t tokens = x.size(1) / share.token_parts;
+  return x.narrow(1, share.token_part * tokens, tokens).contiguous();
+}
+
+void check_split_mixer(const std::vector<std::string>& able, const std::string& mixer) {
+  if (std::ranges::find(able, mixer) != able.end()) return;
+  fail_usage("The mixer '", mixer,
+             "' cannot divide a sequence over processes; leave "
+             "sequence_parallel at 1, or use one of ",
+             join(able, ", "), ".");
 }
 
 }  // namespace tost

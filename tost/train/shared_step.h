@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
 #include "tost/comm/group.h"
-#include "tost/comm/split_tokens.h"
+#include "tost/comm/sums.h"
 #include "tost/data/batch_share.h"
 
 namespace tost {
@@ -16,14 +18,14 @@ namespace tost {
 class TrainTask;
 struct LoopConfig;
 
-// What the batches of a step add up to, first those of one process, then those of all.
+// Sums over the batches of a step, first of one process, then of all.
 struct StepTotals {
   double loss = 0;
   int64_t samples = 0, correct = 0;  // correct: -1 where accuracy means nothing
-  bool stop = false;                 // this process, or one of all, was asked to stop
+  bool stop = false;                 // a stop of this process, or of one of all, was requested
 };
 
-// How the time of the steps since the last call went.
+// Times of the steps since the last call.
 struct ShareReport {
   double waiting = 0;        // share of the time that this process waited for others, 0 ... 1
   int64_t slowest_rank = 0;  // the one that computed longest
@@ -44,7 +46,7 @@ class SharedStep {
   const BatchShare& share() const { return share_; }
   Group& group() { return group_; }
   GradientBuckets& buckets() { return buckets_; }
-  // Of the processes that share a batch whose statistics they need; null where each has its own.
+  // The processes that share batch statistics; null where each has a separate batch.
   Group* batch_norm_group() { return norm_group_.get(); }
   // Over the processes that hold the same rows; null where each has whole sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
@@ -57,7 +59,7 @@ class SharedStep {
   void before_batch(int64_t batch);
   void after_batch(int64_t batch);
   // On every process, also one that left out some of its batches.
-  StepTotals finish(const StepTotals& mine);
+  StepTotals finish(const StepTotals& local);
 
   ShareReport take_report();
 
@@ -78,5 +80,14 @@ class SharedStep {
 
 // The share of this process, which the task gets too; null without a group.
 std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group);
+
+// The rows of this process of each defined tensor.
+std::vector<torch::Tensor> rows_of(const BatchShare& share, std::vector<torch::Tensor> tensors);
+
+// The tokens of this process of x [B, N]; N must be a multiple of the parts.
+torch::Tensor tokens_of(const BatchShare& share, const torch::Tensor& x);
+
+// Throws a usage Error where `mixer` is not one of those whose tokens can be on several processes.
+void check_split_mixer(const std::vector<std::string>& able, const std::string& mixer);
 
 }  // namespace tost

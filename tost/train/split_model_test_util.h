@@ -1,4 +1,4 @@
-// Tests of whole models whose sequences lie on several processes, a part of the tokens on each.
+// Tests of whole models whose sequences are split among processes, a part of the tokens on each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tost/comm/processes_test_util.h"
-#include "tost/comm/split_tokens.h"
+#include "tost/comm/sums.h"
 #include "tost/data/batch_share.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_sums_scope.h"
@@ -67,7 +67,7 @@ inline void expect_split_equal(Group& group, torch::nn::Module& model, const Sha
   model.to(torch::kDouble);
   const StateDict exact = loss_and_gradients(model, loss, {});
   double between = 0, single = 0, split = 0, wide = 0;
-  for (const auto& [key, own] : whole) single = std::max(single, deviation(own, exact.at(key)));
+  for (const auto& [key, found] : whole) single = std::max(single, deviation(found, exact.at(key)));
   for (const auto& [key, part] : summed_gradients(group, model, loss)) {
     const double got = deviation(parts.at(key), exact.at(key));
     EXPECT_LT(got, std::max(1e-5, 8 * single)) << name << " " << key;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-// Ends a trial run when enough of its steps are measured. The first ones are slower: caches and
-// kernels are made in them.
+// Ends a trial run when enough of its steps are measured. The first steps are slower, because they
+// fill caches and compile kernels.
 class TrialSteps : public TrainListener {
  public:
   TrialSteps(double seconds, const std::atomic<bool>* user, const SecondsClock& now)
@@ -77,7 +77,7 @@ double measure_steps(double seconds, const LoopConfig& config, TrainTask& task,
   return steps.step_seconds;
 }
 
-// Of a whole evaluation, of which batches are read until so many seconds have passed.
+// Time of a whole evaluation, estimated from the batches of this many seconds.
 double measure_evaluation(double seconds, const LoopConfig& config, TrainTask& task,
                           const std::atomic<bool>* stop, const SecondsClock& now) {
   DataWatch watch;

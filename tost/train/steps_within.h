@@ -1,4 +1,4 @@
-// How many steps of a training fit in a given time.
+// Computes how many training steps fit in a given time.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ using SecondsClock = std::function<double()>;
 double seconds_now();
 
 // Takes steps with the task for about a fiftieth of `minutes`, evaluates for about as long, and
-// counts how many such steps, with the evaluations that the configuration asks for, fill the rest:
-// at least one. A fifteenth is left for samples and checkpoints, of which the trial writes none.
-// The task's model and data have then moved on; a run begins with a new task. Nothing once `stop`
-// is set. Throws as Trainer.
+// returns how many such steps, with the configured evaluations, fill the rest: at least one. A
+// fifteenth is left for samples and checkpoints, of which the trial writes none. The task's model
+// and data have then moved on; a run begins with a new task. Nothing once `stop` is set. Throws as
+// Trainer.
 std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, TrainTask& task,
                                     const std::atomic<bool>* stop,
                                     const SecondsClock& now = seconds_now);

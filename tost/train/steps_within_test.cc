@@ -82,7 +82,7 @@ TEST(StepsWithin, ATimeShorterThanTheTrialHoldsOneStep) {
 TEST(StepsWithin, EndsWhereItIsStopped) {
   ToyTask task(5);
   std::atomic<bool> stop = false;
-  task.before_batch = [&](int64_t given) { stop = given >= 3; };
+  task.before_batch = [&](int64_t number) { stop = number >= 3; };
   EXPECT_EQ(steps_within(1e6, testing::toy_config(), task, &stop), std::nullopt);
 }
 
@@ -90,11 +90,11 @@ TEST(StepsWithin, SaysWhereItCannotMakeItsFolder) {
   ToyTask task(5);
   const std::string before = temporary_folder().string();
   ::setenv("TMPDIR", "/proc", 1);
-  const std::string said =
+  const std::string message =
       testing::data_error_of([&] { steps_within(0.2, testing::toy_config(), task, nullptr); });
   ::setenv("TMPDIR", before.c_str(), 1);
-  EXPECT_TRUE(testing::mentions(said, "Cannot make a folder in '/proc': ")) << said;
-  EXPECT_TRUE(testing::mentions(said, "; set TMPDIR to another one.")) << said;
+  EXPECT_TRUE(testing::mentions(message, "Cannot make a folder in '/proc': ")) << message;
+  EXPECT_TRUE(testing::mentions(message, "; set TMPDIR to another one.")) << message;
 }
 
 }  // namespace steps_within_test

@@ -57,7 +57,7 @@ class ToyTask : public TrainTask {
     fetched_ = torch::Tensor();
   }
   void fetch() override {
-    if (before_batch) before_batch(given_);
+    if (before_batch) before_batch(batch_number_);
     taken.push_back(epoch_ * batches_ + next_);
     fetched_ = rows(taken.back());
     next_ = share_.next(next_ + 1);
@@ -66,8 +66,8 @@ class ToyTask : public TrainTask {
     if (!fetched_.defined()) fetch();
     const torch::Tensor x = std::exchange(fetched_, {});
     torch::Tensor loss = (net_->forward(x) - target(x)).square().mean();
-    if (change_loss) loss = change_loss(given_, loss);
-    ++given_;
+    if (change_loss) loss = change_loss(batch_number_, loss);
+    ++batch_number_;
     return {.loss = loss, .samples = batch_, .correct = int64_t(loss.item<double>() < 1)};
   }
   double wait_seconds() const override { return 0; }
@@ -103,7 +103,7 @@ class ToyTask : public TrainTask {
   int64_t batch_, batches_;
   torch::nn::Sequential net_{nullptr};
   BatchShare share_;
-  int64_t epoch_ = 0, next_ = 0, given_ = 0;
+  int64_t epoch_ = 0, next_ = 0, batch_number_ = 0;
   torch::Tensor fetched_;
 };
 

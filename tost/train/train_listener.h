@@ -27,8 +27,8 @@ struct StepReport {
   double accuracy = 0;  // the same, 0 ... 1; NaN where the task has none
   double lr = 0;
   double samples_per_s = 0;
-  double wait_share = 0;  // of the time, spent waiting for data, 0 ... 1
-  double eta_s = 0;       // training steps left; evaluations not counted
+  double wait_share = 0;                  // of the time, spent waiting for data, 0 ... 1
+  double eta_s = 0;                       // training steps left; evaluations not counted
   std::optional<ShareReport> peers = {};  // of several processes, only in lines of the log
 };
 
@@ -39,7 +39,7 @@ class TrainListener {
   virtual void on_step(const StepReport&) {}
   // `metrics` is what the task's evaluation returned, with "step", "epoch" (from 1) and "best".
   virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
-  // What the model makes after `step` steps (TrainTask::sample).
+  // The sample of the model after `step` steps (TrainTask::sample).
   virtual void on_sample(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_checkpoint(const std::filesystem::path&) {}
   virtual void on_message(const std::string& /*one sentence*/) {}

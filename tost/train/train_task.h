@@ -1,4 +1,4 @@
-// What the training loop drives: a model, its data and its score. Training of every kind
+// The interface of the training loop to a model, its data and its score. Training of every kind
 // implements it; the loop knows nothing of images or tokens.
 #pragma once
 
@@ -24,11 +24,11 @@ struct MicroBatch {
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
   // Share of the loss of the whole batch, of which this may be the part of one process. Processes
-  // that hold the same rows give all samples of these, and each its own share of the loss.
+  // that hold the same rows return all samples of these, and each its share of the loss.
   double weight = 1;
 };
 
-// A batch as tensors on the CPU, in an order of the task's own; some may be undefined.
+// A batch as tensors on the CPU, in an order that the task defines; some may be undefined.
 struct TaskInput {
   std::vector<torch::Tensor> tensors;
   int64_t samples = 0;
@@ -57,26 +57,26 @@ class TrainTask {
   virtual int64_t rows_per_batch() const = 0;  // what processes that share a batch divide
   virtual int64_t batches_per_epoch() const = 0;
   // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
-  // sees what the uninterrupted one saw.
+  // gets the same batches as an uninterrupted one.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
   // Before start_epoch(), for a run of several processes: only the batches and rows of this process
   // are returned, and evaluate() scores its part and returns, on every process, the result of all.
   // `group` may be null and outlives the task.
   virtual void share_batches(const BatchShare& share, Group* group) = 0;
-  // Throws a usage Error where the sequences of this model cannot be divided into so many parts.
-  // The batches are then computed under a TokenSumsScope.
+  // Throws a usage Error if the sequences of this model cannot be split into `parts` parts. The
+  // batches are then computed under a TokenSumsScope.
   virtual void check_token_parts(int64_t /*parts*/) const {
     fail_usage("sequence_parallel divides the tokens of texts and sequences, not ", unit(),
                "; leave it at 1.");
   }
-  // Loads the next batch and keeps it, so that next_batch() need not wait. May be called on another
-  // thread than the other functions, while none of them runs. May throw a data Error.
+  // Loads the next batch and stores it, so that next_batch() need not wait. May be called on
+  // another thread than the other functions, while none of them runs. May throw a data Error.
   virtual void fetch() = 0;
-  // Runs the model, in its present mode, on the batch that was fetched, or else on the next one,
-  // which it loads. May throw a data Error.
+  // Runs the model, in its present mode, on the fetched batch. Without one it loads the next. May
+  // throw a data Error.
   virtual MicroBatch next_batch() = 0;
   // next_batch() in two parts, of tasks that have them. compute() depends on the tensors, which are
-  // on the CPU, and on the model alone.
+  // on the CPU, and on the model, and on nothing else.
   virtual bool has_parts() const { return false; }
   virtual TaskInput take_input() { return {}; }
   virtual TaskOutput compute(const std::vector<torch::Tensor>& /*tensors*/) { return {}; }
@@ -85,25 +85,25 @@ class TrainTask {
   // Scores the model as it is (the loop has put it into evaluation mode). Nothing when `stop` ended
   // it early.
   virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
-  // How many batches it reads.
+  // Number of batches that evaluate() reads.
   virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
   // Sets how evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
-  // Output of the model, in evaluation mode, for people to look at. Draws nothing from torch's
-  // default generator, so that it does not change a run.
+  // Output of the model, in evaluation mode, for the user. Draws nothing from torch's default
+  // generator, so that it does not change a run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
   // Each layer's coding rates and bound on a fixed sample of evaluation data, the model being in
   // evaluation mode: {"samples", "layers"}, layers as layer_rates gives them (nn/layer_rates.h).
-  // Draws nothing from torch's default generator. Asked for only where bound_every_steps is set,
-  // which a task without such layers refuses when it is made.
+  // Draws nothing from torch's default generator. Called only if bound_every_steps is set, which a
+  // task without such layers refuses when it is constructed.
   virtual nlohmann::json measure_bound() { return {}; }
 
   // Everything about the model but its weights, for the run folder; a resumed run reads it.
   virtual nlohmann::json model_description() const = 0;
-  // Stored with the weights, so that the file alone is enough to use the model.
+  // Stored with the weights, so that the model can be used from one file.
   virtual std::map<std::string, std::string> model_metadata() const = 0;
   // Warnings gathered since the last call (skipped files and the like).
   virtual std::vector<std::string> take_messages() { return {}; }

@@ -26,14 +26,14 @@ ScheduleForm form_of(const std::string& name) {
   return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
 }
 
-// Gradients that are added up over several batches or processes are so in float32. On a GPU
-// autocast makes the copies. With a group the optimiser is the same with shards and without, and
-// leaves the copies to the next forward pass.
+// Gradients of several batches or processes are added up in float32. On a GPU autocast makes the
+// copies. With a group the optimiser has the same result with shards and without. It leaves the
+// copies to the next forward pass.
 AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model,
                              const Group* group) {
   if (config.precision != Precision::kBf16 || !device_of(model).is_cpu()) return {};
   AdamW::Copies copies =
-      keep_working_copies(model, /*own_gradients=*/config.accumulate == 1 && group == nullptr);
+      keep_working_copies(model, /*separate_gradients=*/config.accumulate == 1 && group == nullptr);
   return group == nullptr ? copies : AdamW::Copies{};
 }
 
@@ -117,11 +117,11 @@ TrainResult Trainer::train() {
   task_.model().train();
   report_start();
   if (shared_) stop_agreed_ = group_->any(stop_ && stop_->load());
-  if (bound_due() && state_.step == 0) measure_bound();  // where the curves begin
+  if (bound_due() && state_.step == 0) measure_bound();  // the first point of the curves
   bool interrupted = false;
   while (true) {
     const bool stop = stopped();
-    // What is scored, saved or called the best is finite in all its parts.
+    // Weights that are scored, saved or called the best are all finite.
     if ((stop || evaluation_due() || checkpoint_due()) && !state_is_finite()) continue;
     if (evaluation_due() && !evaluate()) interrupted = true;
     if (checkpoint_due()) {
@@ -155,7 +155,7 @@ TrainResult Trainer::train() {
 }
 
 void Trainer::open_log() {
-  log_.reset();  // the file is opened again
+  log_.reset();  // the file is opened again here
   if (!first()) {
     log_ = std::make_unique<RunLog>();
     return;
@@ -202,7 +202,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   shared_ ? shared_->begin() : optimizer_.zero_grad();
   bool begins = !in_epoch_ || data_step() % steps_per_epoch_ == 0;
   for (int64_t i = 0; i < config_.accumulate && std::isfinite(sums.loss); ++i) {
-    if (shared_ && !shared_->share().mine(i)) continue;
+    if (shared_ && !shared_->share().is_local(i)) continue;
     load_batch(std::exchange(begins, false));
     if (state_.noise_by_batch) seed_noise(i);
     if (shared_) shared_->before_batch(i);
@@ -211,7 +211,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
     sums.loss += batch.loss * batch.weight / double(config_.accumulate);
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
-    // The rest of the step's batches goes with it.
+    // The other batches of the step are skipped with it.
     if (!std::isfinite(sums.loss) && i + 1 < config_.accumulate) in_epoch_ = false;
   }
   if (shared_) add_up(sums);
@@ -219,7 +219,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   return find_outlier("loss", sums.loss, state_.guards.losses, config_.outlier_z);
 }
 
-// A loss that is not finite goes no further.
+// A loss that is not finite is not differentiated.
 Trainer::Batch Trainer::add_batch() {
   MicroBatch batch;
   const TokenSumsScope sums(shared_ ? shared_->token_sums() : nullptr);
@@ -263,7 +263,7 @@ void Trainer::report_step(double lr) {
   state_.sums = {};
 }
 
-// Once a run: the first batches always come slowly, so it takes a few lines in a row.
+// Once a run. The first batches are always slow, so it needs a few lines in a row.
 void Trainer::warn_of_waiting(double wait_share) {
   constexpr double kHigh = 0.2;
   constexpr int64_t kLines = 4;
@@ -320,16 +320,16 @@ Checkpoint Trainer::checkpoint() const {
                          ema_ ? &ema_->average() : nullptr);
 }
 
-// The log is secured first: what it says of earlier steps must outlive the state that follows it.
+// The log is flushed first: its lines on earlier steps must be durable before the later state.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
   if (!saves_) {
   } else if (shards_) {
     save_shards();
   } else if (first()) {
-    Checkpoint own = checkpoint();
-    own.keep_step = rollback_checkpoint();
-    in_background ? saver_->save(own, best_is_new_) : saver_->save_now(own, best_is_new_);
+    Checkpoint saved = checkpoint();
+    saved.keep_step = rollback_checkpoint();
+    in_background ? saver_->save(saved, best_is_new_) : saver_->save_now(saved, best_is_new_);
   }
   unsaved_ = best_is_new_ = false;
 }

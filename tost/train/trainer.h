@@ -88,10 +88,11 @@ class Trainer {
   // buffers, moments, averaged weights, torch's CPU generator, sums of the log and the place in the
   // data. Before train().
   bool resume();
-  // What dropout and the like draw becomes what it is with a group, see LoopState. Before train().
+  // Random numbers of dropout and the like are drawn as with a group, see LoopState. Before
+  // train().
   void draw_noise_by_batch() { state_.noise_by_batch = true; }
 
-  // Of a trial: no checkpoint is written. Before train().
+  // For a trial: no checkpoint is written. Before train().
   void save_nothing() { saves_ = false; }
 
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
@@ -139,13 +140,13 @@ class Trainer {
   std::optional<nlohmann::json> scored(const StateDict& average,
                                        const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
-  // Of a checkpoint; with shards, what this process holds.
+  // The content of a checkpoint; with shards, the part of this process.
   Checkpoint checkpoint() const;
   int64_t rollback_checkpoint() const {
     return config_.rollbacks > 0 ? state_.guards.rollback_step : -1;
   }
   StateDict averaged_values() const;    // the values that are averaged
-  StateDict evaluated_weights() const;  // empty: the model's own
+  StateDict evaluated_weights() const;  // empty: the model's
   void save();
   void write_checkpoint(bool in_background);
   void save_shards();

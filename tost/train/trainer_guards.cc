@@ -1,4 +1,4 @@
-// What the trainer does about bad steps and missing batches.
+// The trainer's reactions to bad steps and missing batches.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr char kAdvice[] = "lower lr, lengthen the warm-up or set clip, and check the data.";
 
-// JSON has no number for what is not finite.
+// JSON has no numbers that are not finite.
 json number(double value) {
   return std::isfinite(value) ? json(value) : json(cat(value));
 }
@@ -53,8 +53,8 @@ std::string Trainer::stop_notice() {
       has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
 }
 
-// Gradients are checked at every step; what else can leave the finite numbers (statistics of batch
-// norm, weights at an absurd learning rate) is checked here.
+// Gradients are checked at every step. Other values that can become infinite or NaN (statistics of
+// batch norm, weights at an absurd learning rate) are checked here.
 bool Trainer::state_is_finite() {
   std::optional<std::string> bad = first_not_finite(checkpoint());
   if (group_ != nullptr) {
@@ -77,9 +77,8 @@ void Trainer::report_skipped(const BadStep& bad, double lr) {
   listener_.on_message(cat("Step ", state_.step + 1, " is skipped: ", describe(bad), "."));
 }
 
-// The batches from the checkpoint to the failed step are skipped; all else is as it was there,
-// but for the rate. The checkpoint is written again, so that a run that is killed now does not have
-// to fail again first.
+// Restores the checkpoint, with a lower rate, and skips the batches up to the failed step. The
+// checkpoint is written again, so that a run that is killed now does not have to fail again first.
 bool Trainer::roll_back(int64_t failed, const std::string& reason) {
   const GuardState before = state_.guards;
   if (before.rollbacks >= config_.rollbacks || before.rollback_step < 0 || !has_checkpoint())
@@ -133,7 +132,7 @@ bool Trainer::read_in_time(std::function<void()> reading) {
   return watch_->run(std::move(reading), config_.data_timeout, [this] { report_wait(); });
 }
 
-// The model has its own weights again before anything is saved.
+// The model's weights are restored before anything is saved.
 std::optional<json> Trainer::scored(const StateDict& average,
                                     const std::function<std::optional<json>()>& score) {
   struct TimedOut {};
@@ -169,7 +168,7 @@ void Trainer::report_wait() {
 
 // From here on only the task's model is used.
 void Trainer::end_waiting(bool in_step) {
-  std::string kept = cat("the run is saved after step ", state_.step);
+  std::string state = cat("the run is saved after step ", state_.step);
   if (group_ != nullptr) {
     throw DataTimeout(ErrorKind::kData, cat("No batch has come for ", config_.data_timeout,
                                             " s (data_timeout) after "
@@ -188,16 +187,16 @@ void Trainer::end_waiting(bool in_step) {
       write_checkpoint(/*in_background=*/false);
     }
     saver_->wait();
-    if (state_.step == 0) kept = "no step was done yet";
+    if (state_.step == 0) state = "no step was done yet";
   } catch (const Error& error) {
-    kept = cat("the run could not be saved (", error.what(), ")");
+    state = cat("the run could not be saved (", error.what(), ")");
   }
   throw DataTimeout(
       ErrorKind::kData,
       cat("No batch has come for ", config_.data_timeout, " s (data_timeout) ",
           in_step ? cat("at step ", state_.step + 1)
                   : cat("in the evaluation after step ", state_.step),
-          "; ", kept, ": check the disk or network the data lies on, and resume with --resume."));
+          "; ", state, ": check the disk or network the data lies on, and resume with --resume."));
 }
 
 }  // namespace tost

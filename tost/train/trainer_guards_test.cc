@@ -70,8 +70,8 @@ TEST(TrainerGuards, SlowASpikeIsSkippedAndNothingElse) {
 TEST(TrainerGuards, ASteepGradientIsSkippedToo) {
   const testing::TempDir dir;
   ToyTask task(5);
-  task.change_loss = [&](int64_t given, torch::Tensor loss) {
-    return given == 40 ? loss + 1e4 * (loss - loss.detach()) : loss;
+  task.change_loss = [&](int64_t number, torch::Tensor loss) {
+    return number == 40 ? loss + 1e4 * (loss - loss.detach()) : loss;
   };
   EXPECT_EQ(run_toy(dir.path(), task, config()).events.skipped_steps, 1);
   EXPECT_EQ(events(dir.path())[0]["what"], "gradient norm");
@@ -83,10 +83,10 @@ TEST(TrainerGuards, BuffersDoNotKeepASkippedBatch) {
   ToyTask task(5);
   std::vector<torch::Tensor> before;
   bool same = false;
-  task.before_batch = [&](int64_t given) {
+  task.before_batch = [&](int64_t number) {
     std::vector<torch::Tensor> now;
     for (const auto& buffer : task.model().buffers()) now.push_back(buffer.clone());
-    if (given == 41) {
+    if (number == 41) {
       same = now.size() == 3;
       for (size_t i = 0; i < now.size(); ++i) same = same && torch::equal(now[i], before[i]);
     }
@@ -225,8 +225,8 @@ TEST(TrainerGuards, SlowAStuckReaderEndsTheRunAndNothingIsLost) {
     // Neither is ever freed: the reader holds on to them.
     auto* never = new std::promise<void>;
     auto* reader = new ToyTask(5);
-    reader->before_batch = [never](int64_t given) {
-      if (given == 9) never->get_future().wait();
+    reader->before_batch = [never](int64_t number) {
+      if (number == 9) never->get_future().wait();
     };
     c.data_timeout = kPatience;
     const std::string message = data_error_of([&] { run_toy(stuck.path(), *reader, c); });

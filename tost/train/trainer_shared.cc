@@ -1,4 +1,4 @@
-// What the trainers of a run's processes send each other in addition to gradients.
+// Messages between the trainers of a run's processes, in addition to gradients.
 #include <cmath>
 
 #include "tost/base/random.h"
@@ -17,20 +17,20 @@ using torch::Tensor;
 
 namespace {
 
-// Of process 0, also where a tensor does not lie in the usual order of dimensions.
+// Broadcasts tensors of process 0, also ones that are not contiguous.
 void broadcast_values(Group& group, const std::map<std::string, Tensor>& tensors) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
     if (tensor.numel() == 0) continue;
     const Tensor sent = tensor.detach().contiguous();
     group.broadcast(sent);
-    tensor.detach().copy_(sent);  // also where that is the same memory: it says that it was written
+    tensor.detach().copy_(sent);  // also where this is the same memory: the copy counts as a write
   }
 }
 
 }  // namespace
 
-// With shards every process has read its own, or has none.
+// With shards every process has read its shard, or has none.
 void Trainer::send_state() {
   broadcast_values(*group_, state_dict(task_.model()));
   if (!shards_) {
@@ -54,7 +54,7 @@ StateDict Trainer::evaluated_weights() const {
   return average;
 }
 
-// A single process writes what a run without shards does.
+// A single process writes the same files as a run without shards.
 void Trainer::save_shards() {
   StateDict moments = shards_->shard_of(optimizer_.state());
   StateDict average;
@@ -79,24 +79,24 @@ void Trainer::save_shards() {
   const SharedPlace place{.store = store_ ? &*store_ : nullptr,
                           .directory = run_ / kCheckpointFolder,
                           .pauses = retry_pauses(config_.save_retries)};
-  const auto tell = [this](const std::string& message) { listener_.on_message(message); };
-  const auto folder = save_together(*group_, place, checkpoint, best_is_new_, tell);
+  const auto report = [this](const std::string& message) { listener_.on_message(message); };
+  const auto folder = save_together(*group_, place, checkpoint, best_is_new_, report);
   if (!first()) return;
   remove_replaced_run(run_);
   listener_.on_checkpoint(folder);
 }
 
-// What process 0 has checked.
+// The checks of process 0.
 void Trainer::load_shards(const std::filesystem::path& folder) {
   optimizer_.load_state(shards_->my_moments(load_optimizer(folder)));
   if (!ema_) return;
   const StateDict whole = load_safetensors(folder / kEmaFile).tensors;
-  StateDict average = shards_->mine("", whole);
+  StateDict average = shards_->local_part("", whole);
   average.merge(shards_->rest_of(whole));
   ema_->load(average);
 }
 
-// What a checkpoint holds; with shards, load_shards() follows.
+// Loads the content of a checkpoint; with shards, load_shards() follows.
 void Trainer::load(const Restored& restored) {
   state_ = restored.state;
   restored_ = true;
@@ -133,7 +133,7 @@ bool Trainer::restore_newest(int64_t last_step) {
   return true;
 }
 
-// Over the processes. One of them may have left out batches after a bad one.
+// Sums over the processes. One of them may have skipped batches after a bad one.
 void Trainer::add_up(StepSums& sums) {
   const StepTotals totals = shared_->finish({.loss = sums.loss,
                                              .samples = sums.samples,
@@ -160,14 +160,15 @@ bool Trainer::has_checkpoint() {
   return group_ == nullptr ? there : group_->any(there);
 }
 
-// The largest of a process, and that of a run of one process.
+// The largest memory of a process, and that of a run of one process.
 void Trainer::report_shards() {
-  int64_t own = tensor_bytes(optimizer_.state()), whole = 0;
+  int64_t local = tensor_bytes(optimizer_.state()), whole = 0;
   for (const Tensor& p : task_.model().parameters()) {
     if (p.requires_grad()) whole += int64_t(p.nbytes()) * (ema_ ? 3 : 2);
   }
-  if (ema_) own += tensor_bytes(ema_->average()) - tensor_bytes(shards_->rest_of(ema_->average()));
-  const auto most = group_->gather(torch::full({1}, own, torch::kLong)).max().item<int64_t>();
+  if (ema_)
+    local += tensor_bytes(ema_->average()) - tensor_bytes(shards_->rest_of(ema_->average()));
+  const auto most = group_->gather(torch::full({1}, local, torch::kLong)).max().item<int64_t>();
   listener_.on_message(cat("The optimizer's state takes ", human_bytes(most), " a process, ",
                            format_text("%.3f", double(most) / double(whole)), " of ",
                            human_bytes(whole), "."));

@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, torch::Device>> generators(torch::Device devi
   return all;
 }
 
-// A GPU's state is only there if the run was on one, and is then of no use elsewhere.
+// The state of a GPU's generator exists only if the run was on a GPU, and is only used there.
 void restore_generators(StateDict& state, torch::Device device) {
   for (const auto& [key, drawn_on] : generators(device)) {
     const auto found = state.find(key);
@@ -74,8 +74,8 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
   }
   if (tensors.empty()) return std::nullopt;
   const torch::NoGradGuard no_grad;
-  // The largest magnitude: not finite exactly where one of the numbers is not, and unlike a sum it
-  // never overflows.
+  // The largest magnitude. It is not finite exactly where one of the numbers is not. Unlike a sum
+  // it never overflows.
   const auto largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
   std::vector<Tensor> numbers;
   for (const Tensor& one : largest) numbers.push_back(one.to(torch::kDouble));
@@ -119,12 +119,12 @@ EvaluationWeights::EvaluationWeights(torch::nn::Module& model, const StateDict& 
     : model_(model) {
   model_.eval();
   if (average.empty()) return;
-  for (const auto& [name, value] : state_dict(model)) own_[name] = value.clone();
+  for (const auto& [name, value] : state_dict(model)) weights_[name] = value.clone();
   load_state_dict(model, average);
 }
 
 EvaluationWeights::~EvaluationWeights() {
-  if (!own_.empty()) load_state_dict(model_, own_);
+  if (!weights_.empty()) load_state_dict(model_, weights_);
   model_.train();
 }
 

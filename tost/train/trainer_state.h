@@ -1,4 +1,4 @@
-// A training run's whole state as a checkpoint, and back.
+// Stores the whole state of a training run in a checkpoint, and restores it.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,7 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
 // nothing where all are finite. One read of the memory.
 std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
-// What a checkpoint holds in addition to the model and torch's generators.
+// The content of a checkpoint in addition to the model and torch's generators.
 struct Restored {
   LoopState state;
   StateDict moments, average;  // average: empty if none is wanted
@@ -39,7 +39,8 @@ struct Restored {
 Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
                        torch::nn::Module& model, bool averaged);
 
-// What a forward pass changes in addition to gradients: the model's buffers and torch's generators.
+// The state that a forward pass changes in addition to gradients: the model's buffers and torch's
+// generators.
 class StepStart {
  public:
   explicit StepStart(const torch::nn::Module& model);  // a copy of both
@@ -51,8 +52,8 @@ class StepStart {
   std::vector<std::pair<torch::Device, torch::Tensor>> generators_;
 };
 
-// While in scope the model is in evaluation mode and holds the averaged weights (or its own, for
-// an empty state). Then everything is put back bit for bit.
+// While in scope the model is in evaluation mode and holds the averaged weights. An empty state
+// leaves the weights unchanged. Afterwards everything is restored bit for bit.
 class EvaluationWeights {
  public:
   EvaluationWeights(torch::nn::Module& model, const StateDict& average);
@@ -62,7 +63,7 @@ class EvaluationWeights {
 
  private:
   torch::nn::Module& model_;
-  StateDict own_;
+  StateDict weights_;
 };
 
 }  // namespace tost

@@ -39,7 +39,7 @@ TEST(Trainer, SlowResumedEqualsUninterruptedBitForBit) {
     const testing::TempDir parts;
     std::atomic<bool> stop = false;
     ToyTask first(5);
-    first.before_batch = [&](int64_t given) { stop = given + 1 >= stop_at; };
+    first.before_batch = [&](int64_t number) { stop = number + 1 >= stop_at; };
     const TrainResult half = run(parts.path(), first, config(), &stop);
     EXPECT_TRUE(half.interrupted);
     EXPECT_EQ(half.step, stop_at);
@@ -62,7 +62,7 @@ TEST(Trainer, ResumedWithAccumulationAndBf16EqualsUninterrupted) {
   EXPECT_EQ(run(whole.path(), task, c).step, 12);
   std::atomic<bool> stop = false;
   ToyTask first(5, 8, 7);
-  first.before_batch = [&](int64_t given) { stop = given >= 9; };
+  first.before_batch = [&](int64_t number) { stop = number >= 9; };
   EXPECT_EQ(run(parts.path(), first, c, &stop).step, 5);
   ToyTask second(5, 8, 7);
   run(parts.path(), second, c);
@@ -76,8 +76,8 @@ TEST(Trainer, ResumesFromAnOlderCheckpointWithoutDoubleLogLines) {
   ToyTask task(6);
   run(whole.path(), task, config());
   ToyTask first(6);
-  first.before_batch = [](int64_t given) {
-    if (given == 17) throw std::runtime_error("killed");
+  first.before_batch = [](int64_t number) {
+    if (number == 17) throw std::runtime_error("killed");
   };
   EXPECT_THROW(run(killed.path(), first, config()), std::runtime_error);
   EXPECT_EQ(log_lines(killed.path()).back()["step"], 16);
@@ -106,8 +106,8 @@ TEST(Trainer, NonFiniteLossStopsAndKeepsTheLastCheckpoint) {
   for (const double value : {std::nan(""), double(INFINITY)}) {
     const testing::TempDir dir;
     ToyTask task(8);
-    task.change_loss = [&](int64_t given, torch::Tensor loss) {
-      return given == 9 ? loss * value : loss;
+    task.change_loss = [&](int64_t number, torch::Tensor loss) {
+      return number == 9 ? loss * value : loss;
     };
     try {
       run(dir.path(), task, config());
@@ -129,9 +129,9 @@ TEST(Trainer, NonFiniteGradientReachesNeitherWeightsNorCheckpoints) {
   for (const double clip : {1.0, 0.0}) {
     const testing::TempDir dir;
     ToyTask task(8);
-    task.change_loss = [](int64_t given, torch::Tensor loss) {
-      return given == 2 ? loss + (loss - loss.detach()).sqrt()
-                        : loss;  // finite, with an infinite slope
+    task.change_loss = [](int64_t number, torch::Tensor loss) {
+      return number == 2 ? loss + (loss - loss.detach()).sqrt()
+                         : loss;  // finite, with an infinite slope
     };
     LoopConfig c = config();
     c.clip = clip;
@@ -150,8 +150,8 @@ TEST(Trainer, AStateThatIsNotFiniteIsNeitherSavedNorTheBest) {
   for (const int64_t rollbacks : {0, 1}) {
     const testing::TempDir dir;
     ToyTask task(8);
-    task.before_batch = [&task](int64_t given) {
-      if (given == 9) task.model().named_buffers()["1.running_mean"].fill_(INFINITY);
+    task.before_batch = [&task](int64_t number) {
+      if (number == 9) task.model().named_buffers()["1.running_mean"].fill_(INFINITY);
     };
     LoopConfig c = config();
     c.rollbacks = rollbacks;
@@ -183,7 +183,7 @@ TEST(Trainer, AnEvaluationThatIsNoNumberIsWorseThanAnyNumber) {
   std::atomic<bool> stop = false;
   ToyTask first(7);
   first.change_eval = [](double) { return std::nan(""); };
-  first.before_batch = [&](int64_t given) { stop = given == 7; };
+  first.before_batch = [&](int64_t number) { stop = number == 7; };
   EXPECT_EQ(run(dir.path(), first, c, &stop).best, std::nullopt);
   ToyTask second(7);
   int evaluations = 0;
@@ -257,7 +257,7 @@ struct Recorder : TrainListener {
   void on_checkpoint(const fs::path&) override { ++checkpoints; }
 };
 
-TEST(Trainer, TellsItsListenerAndLearns) {
+TEST(Trainer, ReportsToItsListenerAndLearns) {
   const testing::TempDir dir;
   ToyTask task(4);
   LoopConfig c = config();

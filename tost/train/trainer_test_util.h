@@ -1,4 +1,4 @@
-// Runs of the toy task, and what they have written.
+// Runs of the toy task, and the files they write.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -151,7 +151,7 @@ TEST(EmulatedTssa, RoundsSixteenBitStorage) {
   expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048);
 }
 
-TEST(EmulatedTssa, LeavesOutResultsThatNobodyAsksFor) {
+TEST(EmulatedTssa, LeavesOutResultsThatAreNotRequested) {
   const TssaShape shape{2, 50, 3, 16};
   Padded w(shape, 0, 0), y(shape, 0, 0), other(shape, 0, 0);
   w.fill(1);

@@ -1,5 +1,5 @@
-// The weight is read once, front to back, in one stream: on Zen 4 that reaches 0.85 of what a plain
-// read does, where four rows side by side reach half.
+// The weight is read once, front to back, in one stream. On Zen 4 this reaches 0.85 of the speed of
+// a plain read; four rows in parallel reach half.
 #include "tost/kernels/products/few_rows.h"
 
 #include <type_traits>
@@ -20,12 +20,12 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// Bytes that weights are asked for ahead: of float32 and bfloat16, where both nearer and further is
-// slower on the cores with AMX it was measured on, and of fewer bits, where nearer is.
+// Distance in bytes at which weights are prefetched. For float32 and bfloat16 both shorter and
+// longer distances are slower on cores with AMX; for fewer bits shorter ones are.
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
-// Asks for the `bytes` bytes that a stream read front to back reaches `ahead` bytes after `from`:
-// processors' own prefetchers stop at every page of 4 KiB. May point past the end of the stream.
+// Prefetches `bytes` bytes at `ahead` bytes after `from`, for a stream that is read front to back.
+// Hardware prefetchers stop at every page of 4 KiB. May point past the end of the stream.
 HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
   for (int64_t b = 0; b < bytes; b += 64) {
     hwy::Prefetch(static_cast<const char*>(from) + ahead + b);
@@ -85,7 +85,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
 }
 
 // Outputs at a time where weights come from a cache; 1: that would not be faster. Two of the four
-// sums of kMostFewRows rows and three outputs, and what they are made of, fill 32 registers.
+// sums of kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
 constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
 
 // dot_products() of adjacent outputs, bit for bit: each vector that is loaded serves several sums.
@@ -106,8 +106,9 @@ HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
         hn::Vec<Wide> v[kOutputs];
         for (int o = 0; o < kOutputs; ++o) v[o] = load_weights(w + o * inputs + i + u * lanes);
         for (int r = 0; r < kRows; ++r) {
-          const auto own = hn::LoadU(d, x + r * inputs + i + u * lanes);
-          for (int o = 0; o < kOutputs; ++o) total[o][r][u] = hn::MulAdd(own, v[o], total[o][r][u]);
+          const auto input = hn::LoadU(d, x + r * inputs + i + u * lanes);
+          for (int o = 0; o < kOutputs; ++o)
+            total[o][r][u] = hn::MulAdd(input, v[o], total[o][r][u]);
         }
       }
     }
@@ -236,7 +237,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
   // Which scale each of a vector's sums has, where `lanes` scales serve four vectors.
   const auto quarter = hn::ShiftRight<2>(hn::Iota(di, 0));
   Int4Row row[kRows];
-  hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and of the inputs alone
+  hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and only of the inputs
   for (int r = 0; r < kRows; ++r) {
     row[r] = int4_row(x, groups, r);
     total[r] = eighth[r] = hn::Zero(d);

@@ -23,7 +23,7 @@ inline constexpr int64_t int4_groups(int64_t inputs) {
 inline constexpr int64_t int4_row_bytes(int64_t inputs) {
   return int4_groups(inputs) * kInt4Group / 2;
 }
-// Input 8 k + l of a group stands in bits 4 k to 4 k + 3 of the group's l-th 16-bit word.
+// Input 8 k + l of a group is in bits 4 k to 4 k + 3 of the group's l-th 16-bit word.
 struct Int4Position {
   int64_t byte, shift;
 };
@@ -38,7 +38,7 @@ struct FewRowsArgs {
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
-  // x as prepare_few_rows() leaves it, for types that want it so.
+  // x as prepare_few_rows() writes it, for types that need this.
   const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
   // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
@@ -48,15 +48,15 @@ struct FewRowsArgs {
   // [outputs], may be null: then y += gamma * (x Wᵀ + b) instead of y = x Wᵀ + b.
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
-  // The weights were just read for other rows, and lie in a cache. Changes no bit.
+  // The weights were just read for other rows and are in a cache. Changes no bit.
   bool cached = false;
 };
 
-// Sums in float32, in an order that depends on `inputs` and the instruction set alone. Does not
+// Sums in float32, in an order that depends only on `inputs` and the instruction set. Does not
 // allocate. Throws a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 
-// Outputs begin to end - 1 alone, on the calling thread.
+// Only outputs begin to end - 1, on the calling thread.
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // x [rows, inputs] in the form the kernel of a type reads, prepared_stride() bytes a row; 0: it

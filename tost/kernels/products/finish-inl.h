@@ -54,7 +54,7 @@ HWY_INLINE void store_pair(D d, VecOf<D> first, VecOf<D> second, Out* p) {
 
 constexpr int kBlock = 4;  // vectors of columns handled together
 
-// What is done with a value: one of the activations, or the residual.
+// The operation on a value: one of the activations, or the residual.
 enum class Finish { kStore, kGelu, kGeluTanh, kAdd };
 
 template <Activation kActivation, class Sum, class Out>
@@ -198,7 +198,7 @@ void finish_panel(const FinishRowsArgs& a) {
   if (c < a.columns) finish_columns<Sum, Out, kFinish, true, 1>(a, c, a.columns - c);
 }
 
-// run<Out, finish>() for the type of the results and for what is done with a value.
+// run<Out, finish>() for the type of the results and the operation on a value.
 template <class Out, class Run>
 HWY_INLINE void for_finish(const FinishRowsArgs& a, const Run& run) {
   if (a.add) return run.template operator()<Out, Finish::kAdd>();

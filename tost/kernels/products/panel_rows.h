@@ -1,5 +1,5 @@
-// Products of many rows in float32 by AVX-512, with what follows the product (row_ops.h) done on
-// each block of sums while it is in the L1 cache.
+// Products of many rows: in float32 by AVX-512, with the epilogue (row_ops.h) applied to each block
+// of sums while it is in the L1 cache; and of bytes by AVX2.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +28,25 @@ struct PanelProductArgs {
 // Only where has_panel_product() was true. As in row_ops.h, a row's result does not depend on the
 // others.
 void panel_product(const PanelProductArgs& args);
+
+// ---- Integers of eight bits, held in 16: for CPUs that add products of 16-bit numbers in pairs
+// (AVX2), but have no instruction for those of bytes (VNNI). ----
+
+// Whether AVX2 is the instruction set in use; with AVX-512 float32 is as fast.
+bool has_pair_product();
+
+inline constexpr int64_t kPairColumns = 16;
+
+// sums = x weight. Exact as long as no sum leaves int32.
+struct PairProductArgs {
+  int64_t rows = 0;
+  int64_t inputs = 0;          // even, above 0
+  const int16_t* x = nullptr;  // [rows, inputs]
+  int64_t x_stride = 0;
+  const int16_t* weight = nullptr;  // [inputs / 2, kPairColumns, 2]
+  int32_t* sums = nullptr;          // [rows, kPairColumns], contiguous
+};
+// Only where has_pair_product() was true.
+void pair_product(const PairProductArgs& args);
 
 }  // namespace tost::kernels

@@ -114,7 +114,7 @@ TEST_F(PanelRows, SumsAreActivated) {
   }
 }
 
-TEST_F(PanelRows, StayAwayWhereAnOlderSetIsAskedFor) {
+TEST_F(PanelRows, AreNotUsedIfAnOlderSetIsForced) {
   force_isa("avx2");
   EXPECT_FALSE(has_panel_product());
   force_isa("auto");

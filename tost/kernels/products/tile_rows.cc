@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "tost/base/rounding.h"
+#include "tost/base/checked.h"
 #include "tost/kernels/products/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,25 +48,25 @@ inline void configure(int64_t rows) {
   config.palette = 1;
   for (int tile = 0; tile < 8; ++tile) {
     const bool lower = tile == 2 || tile == 3 || tile == 5;
-    const int64_t own = tile >= 6 ? kHalf : lower ? rows - kHalf : std::min(rows, kHalf);
+    const int64_t used_rows = tile >= 6 ? kHalf : lower ? rows - kHalf : std::min(rows, kHalf);
     config.row_bytes[tile] = kTileStep;
-    config.rows[tile] = static_cast<uint8_t>(own > 0 ? own : 1);
+    config.rows[tile] = static_cast<uint8_t>(used_rows > 0 ? used_rows : 1);
   }
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
 
-class KeptTileConfig {
+class SavedTileConfig {
  public:
-  KeptTileConfig() { asm volatile("sttilecfg %0" : "=m"(config_)); }
-  ~KeptTileConfig() {
+  SavedTileConfig() { asm volatile("sttilecfg %0" : "=m"(config_)); }
+  ~SavedTileConfig() {
     if (config_.palette != 0) {
       asm volatile("ldtilecfg %0" ::"m"(config_));
     } else {
       asm volatile("tilerelease" ::);
     }
   }
-  KeptTileConfig(const KeptTileConfig&) = delete;
-  KeptTileConfig& operator=(const KeptTileConfig&) = delete;
+  SavedTileConfig(const SavedTileConfig&) = delete;
+  SavedTileConfig& operator=(const SavedTileConfig&) = delete;
 
  private:
   alignas(64) TileConfig config_;
@@ -126,9 +126,9 @@ class Waiting {
   Column<Sum, Out, kFinish, false> columns_[kVectors];
 };
 
-// Multiplies what is loaded, loads the next step's and finishes `rows` of the block before. A CPU
-// looks only some hundred instructions ahead and retires them in order: products, loads and the
-// rest overlap where they stand close to each other in the program, too.
+// Multiplies the loaded tiles, loads those of the next step and finishes `rows` of the block
+// before. A CPU looks only some hundred instructions ahead and retires them in order. So products,
+// loads and the rest overlap only if they are close to each other in the program.
 template <class Sum, bool kTwo, class Sums>
 HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
 #define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
@@ -229,7 +229,7 @@ class TileProduct {
             last - first};
   }
 
-  // Of what comes next, as much as of this product at a time.
+  // Prefetches as much of the next weights as of this product at a time.
   FetchAhead next_group() const {
     FetchAhead next = args_.next;
     next.bytes = std::min(next.bytes, kGroupBytes);
@@ -244,7 +244,7 @@ class TileProduct {
     configure(each);
     load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
     for (int64_t row = rows.begin; row < rows.end; row += each) {
-      // The last block of all loads its own again.
+      // The last block of all loads itself again.
       const int64_t below = row + each < rows.end ? row + each : row;
       for (int64_t b = first; b < last; ++b) {
         block<kTwo>(row, each, b, b + 1 < last ? operands(row, b + 1) : operands(below, first));
@@ -312,7 +312,7 @@ class TileProduct {
   const int64_t blocks_;
   const int64_t each_;  // rows that are finished in a step
   Fetching fetching_;
-  // Of the block that waits; those of the next one come when it is finished.
+  // The rows of the waiting block; those of the next one are set when it is finished.
   alignas(64) Sum sums_[kTileRows * kTileColumns];
   int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
 };
@@ -324,7 +324,7 @@ void product_of(const TileProductArgs& args) {
 }
 
 inline void product(const TileProductArgs& args) {
-  const KeptTileConfig kept;
+  const SavedTileConfig saved;
   args.finish.column_scale != nullptr ? product_of<int32_t>(args) : product_of<float>(args);
 }
 
@@ -351,7 +351,7 @@ bool system_grants_tiles() {
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
   if ((d & kBfloat16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
-  // Linux lets a process that has asked for the tiles' state use them.
+  // Linux lets a process use the tiles once it has requested their state.
   constexpr long kRequestState = 0x1023, kTileState = 18;
   return syscall(SYS_arch_prctl, kRequestState, kTileState) == 0;
 }

@@ -26,7 +26,7 @@ struct FetchAhead {
 
 // The weight is laid out in blocks of kTileColumns columns (zeros beyond the last), each of them
 // [steps, 2, 16, 16, group]: step, half of the columns, group of inputs, column, input of the
-// group; a group is 2 bfloat16 or 4 int8, weights of one column that stand side by side.
+// group; a group is 2 bfloat16 or 4 int8, adjacent weights of one column.
 struct TileProductArgs {
   // Rows, columns and all that becomes of the sums. These are never stored: `sums` stays null. If
   // column_scale is given, they are integers, rows are uint8 and the weight is int8. Else rows and
@@ -37,7 +37,7 @@ struct TileProductArgs {
   const void* weight = nullptr;
   int64_t block_bytes = 0;  // from block to block
   int64_t steps = 0;
-  FetchAhead next = {};  // what the caller multiplies by next
+  FetchAhead next = {};  // the weights of the caller's next product
 };
 // Only where has_tiles() was true; saves and restores the configuration of the tile units. As in
 // row_ops.h, a row's result does not depend on the others.

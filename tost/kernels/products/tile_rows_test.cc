@@ -12,15 +12,15 @@ namespace {
 
 // A product and the float64 sums it stands for.
 struct Case {
-  Case(bool whole_numbers, int64_t rows, int64_t columns, int64_t steps)
-      : group(whole_numbers ? 4 : 2), inputs(steps * 16 * group), sums(size_t(rows * columns)) {
+  Case(bool integers, int64_t rows, int64_t columns, int64_t steps)
+      : group(integers ? 4 : 2), inputs(steps * 16 * group), sums(size_t(rows * columns)) {
     Random random(static_cast<uint64_t>(rows * 1000 + columns + steps));
     const int64_t bytes = kTileStep / (16 * group), blocks = (columns + 31) / 32;
     x.resize(size_t(rows * (steps * kTileStep + kGap)), 0xFF);  // NaN between the rows
     weight.resize(size_t(blocks * kTileColumns * steps * kTileStep));
     std::vector<double> from(size_t(rows * inputs)), to(size_t(columns * inputs));
     const auto put = [&](std::vector<uint8_t>& bytes_of, int64_t at, double value) {
-      if (whole_numbers) {
+      if (integers) {
         bytes_of[size_t(at)] = static_cast<uint8_t>(static_cast<int>(value));
         return;
       }
@@ -30,7 +30,7 @@ struct Case {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t i = 0; i < inputs; ++i) {
         const double value =
-            whole_numbers ? double(random.below(256)) : double(random.below(65)) / 8 - 4;
+            integers ? double(random.below(256)) : double(random.below(65)) / 8 - 4;
         from[size_t(r * inputs + i)] = value;
         put(x, r * (inputs + kGap / bytes) + i, value);
       }
@@ -38,7 +38,7 @@ struct Case {
     for (int64_t c = 0; c < columns; ++c) {
       for (int64_t i = 0; i < inputs; ++i) {
         const double value =
-            whole_numbers ? double(random.below(255)) - 127 : double(random.below(65)) / 8 - 4;
+            integers ? double(random.below(255)) - 127 : double(random.below(65)) / 8 - 4;
         to[size_t(c * inputs + i)] = value;
         const int64_t step = i / (16 * group), inner = i % (16 * group);
         const int64_t tile = ((c / 32 * steps + step) * 2 + c % 32 / 16) * 16 + inner / group;
@@ -145,7 +145,7 @@ TEST_F(TileRows, BfloatResultsAreActivatedWhileMemoryIsFetched) {
   }
 }
 
-TEST_F(TileRows, WholeNumbersAreScaledAndActivated) {
+TEST_F(TileRows, IntegersAreScaledAndActivated) {
   for (const int64_t rows : kRows) {
     for (const int64_t columns : kColumns) {
       Case c(true, rows, columns, 3);
@@ -186,7 +186,7 @@ TEST_F(TileRows, WholeNumbersAreScaledAndActivated) {
   }
 }
 
-TEST_F(TileRows, StayAwayWhereAnOlderSetIsAskedFor) {
+TEST_F(TileRows, AreNotUsedIfAnOlderSetIsForced) {
   force_isa("avx2");
   EXPECT_FALSE(has_tiles());
   force_isa("auto");

@@ -35,7 +35,7 @@ TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
   return {torch::cat(loss), torch::cat(likely)};
 }
 
-// Sets `bytes` to what is left in the state where there is one.
+// Sets `bytes` to the size of the state where there is one.
 TokenScores score_batch(LanguageModel& model, const TokenTaskBatch& batch, int64_t& bytes) {
   if (batch.ids.size(1) <= kPiece) {
     return score_targets(model, model.hidden(batch.ids), batch.targets);
@@ -59,10 +59,11 @@ int64_t samples_of(const TokenTaskData& data, int64_t group, const AnswerEvalOpt
 }  // namespace
 
 void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
-  const Tensor asked = targets.ne(-1).to(scores.likely.device());
+  const Tensor has_target = targets.ne(-1).to(scores.likely.device());
   // 1 for each answer that is wrong, by sample.
-  const Tensor wrong = torch::zeros_like(asked, torch::kInt64)
-                           .masked_scatter_(asked, scores.likely.logical_not().to(torch::kInt64));
+  const Tensor wrong =
+      torch::zeros_like(has_target, torch::kInt64)
+          .masked_scatter_(has_target, scores.likely.logical_not().to(torch::kInt64));
   const Tensor by_sample = wrong.sum(1);
   samples_ += targets.size(0);
   tokens_ += scores.likely.numel();
@@ -153,9 +154,9 @@ std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
       std::iota(chosen.begin(), chosen.end(), first);
       const TokenTaskBatch batch = read_watched(
           options.read_guard, [shared, group, chosen] { return shared->batch(group, chosen); });
-      // Outside the clock, which is for reading alone.
+      // Not timed: the clock measures only reading.
       if (bytes == 0 && data.length(group) <= kPiece) {
-        bytes = bytes_kept(model, batch.ids.narrow(0, 0, 1));
+        bytes = context_bytes(model, batch.ids.narrow(0, 0, 1));
       }
       const auto start = std::chrono::steady_clock::now();
       tally.add(batch.targets, score_batch(model, batch, bytes));
@@ -195,10 +196,10 @@ json to_json(const std::vector<AnswerScores>& scores) {
 namespace {
 
 constexpr double kFloatBytes = 4;
-constexpr double kIdBytes = 16;  // a token and what is asked of it
+constexpr double kIdBytes = 16;  // a token and its target
 
 // In double: a product of hostile sizes must not wrap.
-double kept_in_states(const LanguageConfig& c, double tokens) {
+double cache_bytes(const LanguageConfig& c, double tokens) {
   const double window = double(c.options.window);
   const double seen = window > 0 ? std::min(window, tokens) : tokens;
   double numbers = 0;
@@ -208,9 +209,9 @@ double kept_in_states(const LanguageConfig& c, double tokens) {
   return kFloatBytes * numbers;
 }
 
-// Of a token, in training: inputs of both norms, outputs of both branches, the mixer's projections,
-// and both sides of the activation.
-double kept_for_backward(const LanguageConfig& c) {
+// Bytes of a token in training: inputs of both norms, outputs of both branches, the mixer's
+// projections, and both sides of the activation.
+double saved_for_backward(const LanguageConfig& c) {
   const double dim = double(c.dim);
   return kFloatBytes * double(c.depth) * (8 * dim + 2 * c.mlp_ratio * dim);
 }
@@ -222,7 +223,7 @@ void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t s
   const double tokens = double(length), rows = double(samples);
   double needed = rows * tokens * kIdBytes;
   needed +=
-      training ? rows * tokens * kept_for_backward(config) : rows * kept_in_states(config, tokens);
+      training ? rows * tokens * saved_for_backward(config) : rows * cache_bytes(config, tokens);
   if (available <= 0 || needed <= double(available)) return;
   const std::string bytes = needed < 9e18 ? human_bytes(int64_t(needed)) : "more than 8 EiB";
   fail_usage(training ? "Training on " : "Reading ", samples, " samples of ", human_number(length),

@@ -1,4 +1,4 @@
-// How many of the tokens that a task asks for (token_task.h) a language model gives, by group.
+// The accuracy of a language model on the targets of a task (token_task.h), by group.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,11 +14,11 @@ namespace tost {
 struct AnswerScores {
   std::string group;
   int64_t length = 0;               // tokens of the longest sample
-  int64_t samples = 0, tokens = 0;  // tokens: those that are asked for
+  int64_t samples = 0, tokens = 0;  // tokens: those with targets
   double accuracy = 0;              // share of tokens that are the most likely
   double exact = 0;                 // share of samples with all tokens right
   double loss = 0;                  // nats a token
-  int64_t state_bytes = 0;          // what the model remembers of one sample at its end
+  int64_t state_bytes = 0;          // bytes of the model's state at the end of one sample
   double seconds = 0;               // of reading
 };
 

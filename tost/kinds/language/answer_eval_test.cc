@@ -142,7 +142,7 @@ TEST(AnswerMemory, IsRefusedBeforeItIsTaken) {
 }
 
 // The cache of softmax grows with the tokens, the sums of TSSA do not; read whole or in pieces.
-TEST(AnswerEval, TellsWhatIsRemembered) {
+TEST(AnswerEval, ReportsTheMemoryOfTheState) {
   const Task task({64, 4096}, 16, 2);
   for (const char* mixer : {"tssa", "softmax"}) {
     const auto model = make_language_model(tiny_model(mixer));
@@ -158,7 +158,7 @@ TEST(AnswerEval, TellsWhatIsRemembered) {
   }
 }
 
-TEST(AnswerEval, StopsWhenAsked) {
+TEST(AnswerEval, StopsOnRequest) {
   const auto model = make_language_model(tiny_model());
   const std::atomic<bool> stop = true;
   AnswerEvalOptions options;

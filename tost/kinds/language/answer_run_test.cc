@@ -78,7 +78,7 @@ TEST(AnswerRun, ResumedEqualsUninterrupted) {
   EXPECT_EQ(first.last_eval["accuracy"], second.last_eval["accuracy"]);
 }
 
-TEST(AnswerRun, TheDataTellsTheKindAndTheModel) {
+TEST(AnswerRun, TheDataSelectsTheKindAndTheModel) {
   const testing::TempDir dir;
   const json values = tiny_values(dir);
   EXPECT_EQ(choose_run_kind(values).name, "task");
@@ -108,7 +108,7 @@ TEST(AnswerRun, TasksOfBytesHaveATokenizer) {
   EXPECT_NE(latest(dir.path() / "run").info.tokenizer, nullptr);
 }
 
-TEST(AnswerRun, GoesOnFromAModelFile) {
+TEST(AnswerRun, ContinuesFromAModelFile) {
   const testing::TempDir dir;
   const fs::path first = dir.path() / "first", second = dir.path() / "second";
   run(first, merge(tiny_values(dir), {{"max_steps", 1}}));

@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-// Reads tokens after a state; what the engine and the plain model share.
+// Reads tokens after a state; shared by the engine and the plain model.
 using Extend = std::function<Tensor(const Tensor& ids, LanguageState& state)>;
 
 LanguageState copy_of(const LanguageState& state) {
@@ -47,7 +47,7 @@ BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTa
   return runner;
 }
 
-// That a step reads: all but the rows of the tables it looks up.
+// Bytes of the weights that a step reads: all without the tables, of which it reads only rows.
 int64_t step_bytes(const LanguageModel& model) {
   int64_t bytes = 0;
   for (const auto& item : model.named_parameters()) {

@@ -7,8 +7,8 @@
 namespace tost {
 namespace {
 
-// Far above any model of the paper (width 1280, depth 36), far below what would overflow or exhaust
-// memory on a hostile file's say-so.
+// Far above any model of the paper (width 1280, depth 36), far below sizes of a hostile file that
+// would overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
 constexpr double kMaxParameters = 2e10;
 

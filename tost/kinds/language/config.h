@@ -20,18 +20,18 @@ struct LanguageConfig {
   double layer_scale = 1e-5;  // initial value of gamma1 and gamma2
   double dropout = 0;         // after the embedding and at both branches, while training
   bool bias = false;          // of Linear and LayerNorm
-  // Of the MLP: gelu, exact as in the official code; gelu-tanh, the approximation GPT-2 has.
+  // Activation of the MLP: gelu, exact as in the official code; gelu-tanh, GPT-2's approximation.
   std::string activation = "gelu";
-  // "learned": one vector a position below `block`, as the official model has; "none": the mixers
-  // alone represent order, and the context has no limit.
+  // "learned": one vector a position below `block`, as the official model has; "none": only the
+  // mixers represent order, and the context has no limit.
   std::string positions = "learned";
   CausalMixerOptions options;
   std::string mixer = "tssa";
   // Every hybrid_every-th block (counted from 1) uses hybrid_mixer instead; 0: none.
   int64_t hybrid_every = 0;
   std::string hybrid_mixer = "softmax";
-  // Instead of a language model: an MLP restores all tokens that were read from the last one's
-  // vector alone, and sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
+  // Instead of a language model: an MLP restores all tokens from the last one's vector and
+  // sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
   bool auto_encoder = false;
 };
 
@@ -48,7 +48,7 @@ LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageCon
 // Throws the usage Error that an auto-encoder does not go with `what`, which predicts tokens.
 void check_predicts(const LanguageConfig& config, const std::string& what);
 
-// What its mixers are built from.
+// The arguments of its mixers' constructors.
 CausalMixerConfig mixer_config(const LanguageConfig& config);
 
 }  // namespace tost

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/base/parallel.h"
-#include "tost/base/rounding.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
 #include "tost/kinds/language/engine_weights.h"

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/base/rounding.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"

@@ -50,7 +50,7 @@ inline LoadedLanguage tiny_language(const std::string& mixer = "tssa",
   return language;
 }
 
-// log p(next | context), by a forward pass of its own.
+// log p(next | context), by a separate forward pass.
 inline torch::Tensor log_probabilities(LanguageModel& model, const Ids& context) {
   const torch::NoGradGuard no_grad;
   const auto logits = model.forward(torch::tensor(context).unsqueeze(0));

@@ -1,3 +1,4 @@
+// The JSON of a report on a language model.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,7 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr int kDigits = 6;
-constexpr int kMembershipDigits = 9;  // heads may lie close to each other
+constexpr int kMembershipDigits = 9;  // heads may be close to each other
 
 json number(double value) {
   return std::isfinite(value) ? json(value) : json();
@@ -99,7 +100,7 @@ json layer_json(const TextReport& report, size_t i) {
   return object;
 }
 
-// Of the chosen layers and heads.
+// The numbers of the chosen layers and heads.
 json matrices_json(const LayerStatistics& layer, const TextReport& report) {
   json matrices = json::array();
   for (const int64_t head : report.heads) {

@@ -21,7 +21,8 @@ bool stopped(const TextExplainOptions& options) {
   return options.stop != nullptr && options.stop->load();
 }
 
-void tell(const TextExplainOptions& options, int64_t done, int64_t total, const std::string& what) {
+void report_progress(const TextExplainOptions& options, int64_t done, int64_t total,
+                     const std::string& what) {
   if (options.progress) options.progress(done, total, what);
 }
 
@@ -36,7 +37,8 @@ bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace
     const auto& x = inside.blocks[i].mixer_input[0];
     report.influence.push_back(
         token_influence(*blocks[i]->attn, x.narrow(0, 0, std::min(tokens, kInfluenceTokens))));
-    tell(options, int64_t(i) + 1, int64_t(blocks.size()), "layers read without each token");
+    report_progress(options, int64_t(i) + 1, int64_t(blocks.size()),
+                    "layers read without each token");
   }
   if (tokens > kInfluenceTokens) {
     report.left_out.push_back(cat("Influence is measured among the first ", kInfluenceTokens,
@@ -72,7 +74,7 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
   wanted.bound = options.bound;
   wanted.stop = options.stop;
   wanted.progress = [&](int64_t done, int64_t total) {
-    tell(options, done, total, cat("windows of the ", data_of(name)));
+    report_progress(options, done, total, cat("windows of the ", data_of(name)));
   };
   report.splits.push_back({name, text_statistics(model, *source, wanted)});
   return !stopped(options);

@@ -1,5 +1,5 @@
-// Everything a report on a language model says, as numbers; its JSON is made from this alone, and
-// its page from the JSON.
+// All numbers of a report on a language model. Its JSON contains exactly these, and its page shows
+// the JSON.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace tost {
 
-// Windows of a text, over which it is averaged what the layers of a language model do, by token
-// and by position.
+// Windows of a text, over which the effects of a language model's layers are averaged, by token and
+// by position.
 struct TextWindows {
   int64_t count = 16;
   int64_t length = 0;  // tokens; 0: the model's block, or less where the text is shorter
@@ -30,7 +30,7 @@ struct TextWindows {
 struct TokenMean {
   int64_t id = 0;
   int64_t count = 0;   // occurrences
-  double mean = 0;     // of the quantity (membership, own effect)
+  double mean = 0;     // of the quantity (membership, direct effect)
   double against = 0;  // mean divided by the mean over all tokens: the lift
 };
 
@@ -39,11 +39,11 @@ struct TextLayerStatistics {
   torch::Tensor entropy;         // mean by position [T]
   torch::Tensor entropy_spread;  // standard deviation over windows by position [T]
   double entropy_mean = 0;       // over all
-  double effect_mean = 0;        // own effect over all tokens
+  double effect_mean = 0;        // direct effect over all tokens
   torch::Tensor gate;            // mean output gate of each head [H]; undefined without
   // Tokens above the mean of all, falling.
   std::vector<std::vector<TokenMean>> taken;  // by head: of the highest lift
-  std::vector<TokenMean> strongest;           // of the highest own effect
+  std::vector<TokenMean> strongest;           // of the highest direct effect
   bool has_memberships = false;
 };
 
@@ -64,7 +64,7 @@ struct TextStatisticsOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-// Tokens in a window that a source can give: the length wanted, or what there is.
+// Tokens of a window of a source: the requested length, or all tokens if there are fewer.
 int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted);
 
 // The windows one after the other; ids [1, length].
@@ -104,7 +104,7 @@ struct TextExplainOptions {
   bool bound = false;
   std::shared_ptr<const TokenSource> train, held;  // either may be missing
   std::string held_split;                          // its name: "validation", "test"
-  std::string data;                                // what to call the data
+  std::string data;                                // name of the data in the report
   std::string no_data;  // why there is none and how to get it; "" where there is
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
@@ -122,8 +122,8 @@ std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passa
                                        const TextExplainOptions& options);
 
 // A report on a language model as JSON: every number of its page (docs/explain.md). Layers, heads
-// and places in the passage are counted from 1. What is not finite is null. Correlation matrices
-// are those of the chosen layers and heads.
+// and places in the passage are counted from 1. Numbers that are not finite are null. Correlation
+// matrices are those of the chosen layers and heads.
 nlohmann::json to_json(const TextReport& report);
 
 }  // namespace tost

@@ -13,11 +13,11 @@ namespace {
 using nlohmann::json;
 
 // Bytes; a block of 12, two layers, two heads.
-struct Given {
+struct Fixture {
   LoadedLanguage language = testing::tiny_language("tssa", "none");
   TextExplainOptions options;
 
-  Given() {
+  Fixture() {
     options.samples = 3;
     options.data = "it";
     options.held_split = "validation";
@@ -32,7 +32,7 @@ struct Given {
 };
 
 TEST(TextReport, HasEveryNumber) {
-  Given setup;
+  Fixture setup;
   setup.options.bound = true;
   setup.options.train = setup.options.held;
   const auto report = setup.explain("a <b> & \n\x01");
@@ -47,7 +47,7 @@ TEST(TextReport, HasEveryNumber) {
 }
 
 TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
-  Given setup;
+  Fixture setup;
   setup.options.bound = true;
   auto report = setup.explain("abcd");
   const json step = to_json(report)["splits"][0]["layers"][0]["objective"];
@@ -63,7 +63,7 @@ TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
 }
 
 TEST(TextReport, CorrelationMatricesAreThoseOfTheChosen) {
-  Given setup;
+  Fixture setup;
   setup.options.layers = {2};
   setup.options.heads = {2};
   const auto report = setup.explain("abcd");
@@ -79,7 +79,7 @@ TEST(TextReport, CorrelationMatricesAreThoseOfTheChosen) {
 }
 
 TEST(TextReport, GatesByTokenAndTheirMeans) {
-  Given setup;
+  Fixture setup;
   auto config = language_preset("tost_means_char");
   config.vocab = setup.language.info.config.vocab;
   config.block = 12;
@@ -96,7 +96,7 @@ TEST(TextReport, GatesByTokenAndTheirMeans) {
 }
 
 TEST(TextReport, RatesAreThoseOfTheWindows) {
-  Given setup;
+  Fixture setup;
   const auto report = setup.explain("ab");
   const auto& statistics = report.splits.at(0).statistics;
   double input = 0, norm = 0;
@@ -116,7 +116,7 @@ TEST(TextReport, RatesAreThoseOfTheWindows) {
 }
 
 TEST(TextReport, OneTokenConstantPassagesAndNoData) {
-  Given setup;
+  Fixture setup;
   setup.options.held = nullptr;
   setup.options.no_data = "There is no data.";
   for (const char* text : {"a", "aaaaaaaaaaaa"}) {
@@ -128,7 +128,7 @@ TEST(TextReport, OneTokenConstantPassagesAndNoData) {
 }
 
 TEST(TextReport, WeightsThatAreNotFinite) {
-  Given setup;
+  Fixture setup;
   {
     const torch::NoGradGuard no_grad;
     setup.language.model->parameters()[0].fill_(std::nan(""));
@@ -138,7 +138,7 @@ TEST(TextReport, WeightsThatAreNotFinite) {
 }
 
 TEST(TextReport, MixersWithoutGroupsAndHybrids) {
-  Given setup;
+  Fixture setup;
   setup.language.model = testing::tiny_model("softmax", "none");
   setup.language.info.config = setup.language.model->config();
   auto report = setup.explain("abcd");
@@ -156,7 +156,7 @@ TEST(TextReport, MixersWithoutGroupsAndHybrids) {
 }
 
 TEST(TextReport, ChosenLayersHeadsAndStops) {
-  Given setup;
+  Fixture setup;
   setup.options.layers = {2};
   setup.options.heads = {2};
   EXPECT_EQ(to_json(setup.explain("abc"))["chosen_layers"], json({2}));

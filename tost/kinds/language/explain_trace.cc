@@ -67,9 +67,10 @@ TextLayer layer_of(const BlockTrace& block, const Block& weights, int64_t heads)
   }
   if (block.mixer.group_means.defined()) {
     const auto means = by_head(block.mixer.group_means, heads);
-    const auto own = by_head(block.mixer.values, heads);
+    const auto head_values = by_head(block.mixer.values, heads);
     layer.mean_norm = norms(means);
-    layer.mean_cosine = (means * own).sum(-1) / (layer.mean_norm * norms(own)).clamp_min(1e-12);
+    layer.mean_cosine =
+        (means * head_values).sum(-1) / (layer.mean_norm * norms(head_values)).clamp_min(1e-12);
   }
   const Tensor added = (block.mixer_output * weights.gamma1).to(torch::kDouble);
   layer.effect = norms(added) / norms(block.mixed.to(torch::kDouble) - added).clamp_min(1e-12);
@@ -103,8 +104,8 @@ Tensor memory_horizon(const TokenMixer& mixer) {
 TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wanted) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  LanguageTrace own;
-  LanguageTrace& inside = wanted != nullptr ? *wanted : own;
+  LanguageTrace local_trace;
+  LanguageTrace& inside = wanted != nullptr ? *wanted : local_trace;
   const Tensor hidden = model.hidden(ids, nullptr, &inside);  // on the model's device, as `inside`
   TextTrace trace;
   predict_tokens(model, hidden, ids, trace);

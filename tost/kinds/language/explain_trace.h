@@ -1,4 +1,4 @@
-// What the layers of a language model do to given tokens, one number a token (and head).
+// Effects of a language model's layers on given tokens, one number a token (and head).
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct TextLayer {
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
   torch::Tensor gate;     // mean over a head's features of the output gate [B, H, T]
-  // Of mixers with group means [B, H, T]: the size of what a head's mean adds after each token,
-  // and its cosine with the token's own values, 1 where the group says what the token says.
+  // Only mixers with group means [B, H, T]: the norm of a head's mean after each token, and its
+  // cosine with the token's values (1: the mean has the token's direction).
   torch::Tensor mean_norm, mean_cosine;
   torch::Tensor effect;  // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
   torch::Tensor norm;    // of the residual stream after the block [B, T]
@@ -34,30 +34,29 @@ struct TextLayer {
 struct TextTrace {
   torch::Tensor loss;    // -log p in nats of each token but the first given those before [B, T - 1]
   torch::Tensor likely;  // bool: no token was likelier [B, T - 1]
-  torch::Tensor guess;   // the most likely token in its place [B, T - 1] int64
+  torch::Tensor guess;   // the most likely token at this position [B, T - 1] int64
   std::vector<TextLayer> layers;
 };
 
-// Runs ids [B, T] once, in evaluation mode and without gradients; `inside`, unless null, gets what
-// the blocks did. Errors as LanguageModel::hidden.
+// Runs ids [B, T] once, in evaluation mode and without gradients; `inside`, unless null, gets the
+// traces of the blocks. Errors as LanguageModel::hidden.
 TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
                      LanguageTrace* inside = nullptr);
 
 // Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
-// TSSA alone, and without convolution, first moments or gate, which add to it what no gradient of
-// R_var at the layer's input has.
+// Only of TSSA without convolution, first moments or gate, which add terms that are no gradient of
+// R_var at the layer's input.
 bool descends_on_bound(const LanguageConfig& config, int64_t index);
 
 // How many tokens each head's running sums reach back, 1 / (1 - gamma) of its forgetting rate [H];
 // undefined for a mixer whose sums forget nothing or that has none.
 torch::Tensor memory_horizon(const TokenMixer& mixer);
 
-// How much one token changes what a layer gives to later ones.
-// x [T, C], the tokens that go into a mixer. Entry [j, t], t > j, of the result [T, T] float64 is
-// |mixer(x)_t - mixer(x without token j)_t| / |mixer(x)_t|: exact, by running the tokens after j
-// on the state before it, at their own positions. 0 where t <= j, and where the output is 0.
-// Through sums over tokens, and through a convolution or attention where the mixer has them. Costs
-// T runs of T/2 tokens.
+// How much one token changes a layer's output at later ones. x [T, C] are the input tokens of a
+// mixer. Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token
+// j)_t| / |mixer(x)_t|: exact, by running the tokens after j on the state before it, at unchanged
+// positions. 0 where t <= j, and where the output is 0. Through sums over tokens, and through a
+// convolution or attention where the mixer has them. Costs T runs of T/2 tokens.
 torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 
 // Mean of the entries [j, j + d] over j, for d = 1 ... T - 1: how influence fades with distance.
@@ -75,20 +74,19 @@ int64_t influence_reach(int64_t tokens);
 // all "∅". Long tokens are cut to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
-// Of a token; without tokenizer its id as "#17", and so for an id beyond the tokenizer.
+// The text of a token. Without tokenizer, and for an id outside the tokenizer, its id as "#17".
 std::string visible_token(const Tokenizer* tokenizer, int64_t id);
 
 struct Passage {
   std::vector<int64_t> ids;
   std::vector<std::string> tokens;  // ids as visible_token has them
-  std::string source;               // where it comes from, for readers
-  std::vector<std::string> notes;   // what was left out and why, one sentence each
+  std::string source;               // its origin, for readers
+  std::vector<std::string> notes;   // omissions and their reasons, one sentence each
 };
 
-// The tokens of `text`, whose beginning alone is looked at (256 KiB), then at most `max_tokens` and
-// the model's block. `more`: the text continues after what was read. Throws a usage Error for no
-// text, a data Error for text that the tokenizer cannot express (naming `source`), or a model
-// without tokenizer.
+// The tokens of the first 256 KiB of `text`, at most `max_tokens` and the model's block. `more`:
+// the text continues after the part read. Throws a usage Error for no text, a data Error for text
+// that the tokenizer cannot express (naming `source`), or a model without tokenizer.
 Passage passage_of_text(const LanguageInfo& info, std::string_view text, const std::string& source,
                         int64_t max_tokens, bool more = false);
 

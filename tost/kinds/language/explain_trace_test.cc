@@ -56,8 +56,8 @@ TEST(TextTrace, EntropyAndOwnEffectByTheirDefinitions) {
       const auto part = [](double v) { return v > 0 ? -v * std::log2(v) : 0.0; };
       EXPECT_NEAR(layer.entropy[0][t].item<double>(), part(p) + part(q), 1e-5);
     }
-    const auto own = blocks[i]->attn->forward(blocks[i]->norm1->forward(x.unsqueeze(0)), {})[0];
-    const auto added = own * blocks[i]->gamma1;
+    const auto mixed = blocks[i]->attn->forward(blocks[i]->norm1->forward(x.unsqueeze(0)), {})[0];
+    const auto added = mixed * blocks[i]->gamma1;
     EXPECT_LE(difference(layer.effect[0], added.norm(2, 1) / x.norm(2, 1)), 1e-4);
     x = blocks[i]->forward(x.unsqueeze(0))[0];
     EXPECT_LE(difference(layer.norm[0], x.norm(2, 1)), 1e-4);

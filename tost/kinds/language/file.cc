@@ -88,8 +88,8 @@ bool is_transposed_gpt2(const ForeignModel& weights) {
 }
 
 // The architecture of a model that others have saved (store/foreign_model.h), to be checked by
-// validate(). Heads come from the weights, else from the facts. Throws a data Error that says what
-// the file does not tell.
+// validate(). Heads come from the weights, else from the facts. Throws a data Error that names what
+// the file does not contain.
 LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelFacts& facts) {
   LanguageConfig c;
   c.mixer = weights.model.at("mixer").get<std::string>();
@@ -129,7 +129,8 @@ void turn_gpt2(StateDict& state) {
   }
 }
 
-// Takes out what the model here does not keep, and adds what models without LayerScale lack.
+// Removes tensors that the model here does not have, and adds those that models without LayerScale
+// lack.
 void adapt_language(const LanguageConfig& config, StateDict& state) {
   const auto head = state.find(kHead);
   if (head != state.end()) {
@@ -143,7 +144,7 @@ void adapt_language(const LanguageConfig& config, StateDict& state) {
   bool scaled = false;
   for (auto item = state.begin(); item != state.end();) {
     scaled = scaled || ends_with(item->first, ".gamma1") || ends_with(item->first, ".gamma2");
-    // The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
+    // The causal mask and its filler, buffers of older versions of nanoGPT and GPT-2.
     const bool mask = (ends_with(item->first, ".attn.bias") && item->second.dim() == 4) ||
                       (ends_with(item->first, ".attn.masked_bias") && item->second.dim() == 0);
     item = mask ? state.erase(item) : std::next(item);
@@ -188,7 +189,7 @@ void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language) {
   check_tokenizer_name(choice.name);
   LanguageInfo& info = language.info;
   if (choice.name == "auto" || info.tokenizer != nullptr) {
-    return check_own_tokenizer(choice.name, info, language.file.string());
+    return check_same_tokenizer(choice.name, info, language.file.string());
   }
   const auto tokenizer = named_tokenizer(choice.name, choice.data, choice.holdout);
   if (tokenizer->vocab_size() > info.config.vocab) {
@@ -199,14 +200,14 @@ void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language) {
   info.tokenizer = tokenizer;
 }
 
-void check_own_tokenizer(const std::string& name, const LanguageInfo& info,
-                         const std::string& file) {
+void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
+                          const std::string& file) {
   if (name == "auto" || info.tokenizer == nullptr) return;
   const std::string kind = info.tokenizer->kind();
-  const std::string own = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
-  if (name == own || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
-  fail_usage("'", file, "' was trained with tokenizer ", own, " and cannot continue with ", name,
-             "; leave tokenizer out.");
+  const std::string expected = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
+  if (name == expected || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
+  fail_usage("'", file, "' was trained with tokenizer ", expected, " and cannot continue with ",
+             name, "; leave tokenizer out.");
 }
 
 const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone) {

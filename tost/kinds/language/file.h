@@ -23,7 +23,7 @@ struct LanguageInfo {
 struct LoadedLanguage {
   std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
   LanguageInfo info;
-  std::filesystem::path file;              // what was read
+  std::filesystem::path file;              // the file read
   Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
@@ -37,7 +37,7 @@ LanguageInfo language_info_from_json(const nlohmann::json& json, const std::stri
 std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
 
 // `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
-// file; for a model of another kind it says which.
+// file; for a model of another kind also the kind.
 LoadedLanguage load_language_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
@@ -52,21 +52,21 @@ void save_language_file(const std::filesystem::path& file, const LanguageModel& 
 LoadedLanguage load_foreign_language(const std::filesystem::path& file,
                                      Weights weights = Weights::kRaw);
 
-// What a user may name for a model whose file holds no tokenizer.
+// The tokenizer that a user may name for a model file without one.
 struct TokenizerChoice {
-  std::string name{};    // as in training (text_layout.h); empty or auto: the model's own
+  std::string name{};    // as in training (text_layout.h); empty or auto: the model's
   std::string data{};    // the text that chars and words:N are made from; empty: none
   double holdout = 0.1;  // of that text
 };
 
 // Gives a model without a tokenizer the one that was chosen. Throws a usage Error for an unknown
 // name, for one that has more tokens than the model, for chars and words without a text, and for
-// another tokenizer than the model's own (see check_own_tokenizer()).
+// another tokenizer than the model's (see check_same_tokenizer()).
 void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 
-// Throws a usage Error where `name`, a tokenizer's, says another one than the model of `file` has.
-void check_own_tokenizer(const std::string& name, const LanguageInfo& info,
-                         const std::string& file);
+// Throws a usage Error if the tokenizer `name` is not that of the model of `file`.
+void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
+                          const std::string& file);
 
 // The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
 // be read").

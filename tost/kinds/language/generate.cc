@@ -70,7 +70,7 @@ class Generation {
   }
 
  private:
-  bool stopping() const { return reader_gone_ || (stop_ != nullptr && stop_->load()); }
+  bool stopping() const { return reader_closed_ || (stop_ != nullptr && stop_->load()); }
 
   void start(const Prompts& prompts, const std::vector<int64_t>& texts) {
     const TextSession fresh;
@@ -109,8 +109,8 @@ class Generation {
     return logits;
   }
 
-  // Reads the same number of tokens in every text. Stopped on the way, it ends all texts and leaves
-  // the rest of the first in unread_.
+  // Reads the same number of tokens in every text. If stopped meanwhile, it ends all texts and
+  // stores the rest of the first in unread_.
   Tensor read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
@@ -168,7 +168,7 @@ class Generation {
   void emit(Row& row, const std::string& piece) {
     if (piece.empty()) return;
     row.result.text += piece;
-    if (on_text_ && !on_text_(row.text, piece)) reader_gone_ = true;
+    if (on_text_ && !on_text_(row.text, piece)) reader_closed_ = true;
   }
 
   static void end(Row& row, const std::string& why) {
@@ -184,7 +184,7 @@ class Generation {
     return std::none_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.active; });
   }
 
-  // Texts that have ended read their last token again; nobody looks at what follows.
+  // Texts that have ended read their last token again; the result is ignored.
   Prompts next_ids() const {
     Prompts ids;
     for (const auto& row : rows_) ids.push_back({row.result.ids.back()});
@@ -213,7 +213,7 @@ class Generation {
   const OnText& on_text_;
   const std::atomic<bool>* stop_;
   const int64_t block_;  // 0: no limit
-  bool reader_gone_ = false;
+  bool reader_closed_ = false;
   std::vector<int64_t> unread_;
   std::vector<Row> rows_;
   LanguageState state_;

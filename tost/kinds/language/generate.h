@@ -67,8 +67,8 @@ struct GenerateConfig {
 // Throws a usage Error naming the setting.
 void check_generate(const GenerateConfig& config);
 
-// What is needed to continue a text: the state, what the model has not read yet, and what the
-// settings look back to.
+// Everything needed to continue a text: the state, the tokens that the model has not read yet, and
+// those that the settings refer to.
 struct TextSession {
   LanguageState state;
   std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
@@ -80,7 +80,7 @@ struct TextSession {
 
 struct GeneratedText {
   std::string text;          // valid UTF-8
-  std::vector<int64_t> ids;  // what was drawn, an end-of-text token included
+  std::vector<int64_t> ids;  // the drawn tokens, an end-of-text token included
   std::string ended;         // length, end, stop, interrupted
 };
 
@@ -100,9 +100,9 @@ struct GenerateResult {
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
 // Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
-// from Random(seed, r, session draws), whatever other texts are written. Prompts are let go once
-// read. With `session` there is one prompt, which may be empty where the session has something
-// pending; it is read after what the session has seen, and the session moves on. `stop` ends all
+// from Random(seed, r, session draws), independent of the other texts. Prompts are freed once read.
+// With `session` there is one prompt, which may be empty where the session has something pending;
+// it is read after the tokens of the session, which then continues from there. `stop` ends all
 // texts after the present token, or after the present 512 tokens of a prompt. Throws usage Errors
 // for settings and for texts that would not fit the block, data Errors for prompts the model cannot
 // read; the session is then as before.

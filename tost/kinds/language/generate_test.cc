@@ -216,7 +216,7 @@ TEST_F(Generate, PastTheBlockStopsOrSlides) {
 }
 
 // By hand: a full block is forgotten but for its last half.
-TEST_F(Generate, SlidingReadsTheLastHalfBlockAnew) {
+TEST_F(Generate, SlidingReadsTheLastHalfBlockAgain) {
   make("learned");
   const torch::NoGradGuard no_grad;
   GenerateConfig config;
@@ -236,7 +236,7 @@ TEST_F(Generate, SlidingReadsTheLastHalfBlockAnew) {
 }
 
 // Stopped before the first token is drawn: what was not read is read first when it continues.
-TEST_F(Generate, StoppedPromptGoesOn) {
+TEST_F(Generate, StoppedPromptContinues) {
   make("none");
   const Ids prompt(5000, 65);
   GenerateConfig config;
@@ -254,7 +254,7 @@ TEST_F(Generate, StoppedPromptGoesOn) {
   EXPECT_EQ(run({{}}, config, &session).texts[0].ids, whole);
 }
 
-TEST_F(Generate, EndsWhenNobodyReads) {
+TEST_F(Generate, EndsWithoutAReader) {
   make("none");
   GenerateConfig config;
   config.max_tokens = 1000;
@@ -271,7 +271,7 @@ TEST_F(Generate, RefusesAnEmptyPromptAndForeignTokens) {
   EXPECT_THROW(run({{300}}, {}), Error);
 }
 
-TEST_F(Generate, SessionGoesOnWhereItStopped) {
+TEST_F(Generate, SessionContinuesWhereItStopped) {
   for (const auto& [mixer, positions, window] : {std::tuple{"tssa", "none", 0},
                                                  {"softmax", "none", 0},
                                                  {"softmax", "none", 1},
@@ -299,7 +299,7 @@ TEST_F(Generate, SessionGoesOnWhereItStopped) {
   }
 }
 
-TEST_F(Generate, AnEngineGoesOnWithAnySession) {
+TEST_F(Generate, AnEngineContinuesAnySession) {
   for (const auto& [mixer, window] : {std::pair{"tssa", 0}, {"softmax", 0}, {"softmax", 1}}) {
     make("none", mixer, window);
     GenerateConfig config;

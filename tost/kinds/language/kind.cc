@@ -149,7 +149,7 @@ Passage passage_of(const ExplainRequest& request, const LanguageInfo& info, cons
                            request.max_tokens);
 }
 
-// Opens the data of the statistics, or says why there are none.
+// Opens the data of the statistics, or returns the reason why there are none.
 void add_explained(const ExplainRequest& request, const LoadedLanguage& loaded,
                    const std::string& task, TextExplainOptions& options) {
   std::string missing = "the data are samples of a task, which are not text.";
@@ -171,7 +171,7 @@ json explain_language(const ExplainRequest& request) {
   options.layers = request.layers;
   options.heads = request.heads;
   options.samples = request.samples;
-  options.all_samples = request.samples_given;
+  options.all_samples = request.samples_set;
   options.bound = request.bound;
   options.stop = request.stop;
   options.progress = request.progress;

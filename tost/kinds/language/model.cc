@@ -20,7 +20,7 @@ namespace {
 std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
   const auto& name = mixer_of_block(c, index);
   const auto config = mixer_config(c);
-  return make_causal_mixer(name, c.hybrid_every > 0 ? own_options(name, config) : config);
+  return make_causal_mixer(name, c.hybrid_every > 0 ? supported_options(name, config) : config);
 }
 
 void check_range(const Tensor& ids, int64_t vocab) {
@@ -59,7 +59,7 @@ int64_t state_bytes(const LanguageState& state) {
   return bytes;
 }
 
-int64_t bytes_kept(LanguageModel& model, const Tensor& ids) {
+int64_t context_bytes(LanguageModel& model, const Tensor& ids) {
   if (model.config().auto_encoder) return 4 * model.config().dim;
   LanguageState state;
   model.extend(ids, state);
@@ -132,21 +132,21 @@ Tensor LanguageModel::position_table() const {
   return wpe_ != nullptr ? wpe_->weight : Tensor();
 }
 
-bool LanguageModel::read_otherwise() const {
+bool LanguageModel::uses_reader() const {
   return reader_ != nullptr && !is_training() && !torch::GradMode::is_enabled();
 }
 
-Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, LanguageTrace* trace) {
-  if (trace == nullptr && read_otherwise()) {
-    Tensor found = reader_->hidden(any_ids, state);
+Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, LanguageTrace* trace) {
+  if (trace == nullptr && uses_reader()) {
+    Tensor found = reader_->hidden(input, state);
     if (found.defined()) return found;
   }
   if (state != nullptr) check_predicts(config_, "reading on from a state");
   const int64_t position = state != nullptr ? state->position : 0;
   const int64_t first =
-      state != nullptr || any_ids.dim() != 2 ? position : first_position(any_ids.size(1));
-  check_ids(config_, any_ids, first);
-  const Tensor ids = to_device(any_ids, wte_->weight.device());
+      state != nullptr || input.dim() != 2 ? position : first_position(input.size(1));
+  check_ids(config_, input, first);
+  const Tensor ids = to_device(input, wte_->weight.device());
   // A sparse gradient is added to the head's in place; a dense one would be another whole table.
   // On a GPU it would wait for the rows to be counted.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
@@ -166,7 +166,7 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
-  if (read_otherwise()) {
+  if (uses_reader()) {
     Tensor found = reader_->logits(hidden);
     if (found.defined()) return found;
   }
@@ -178,23 +178,24 @@ Tensor LanguageModel::forward(const Tensor& ids) {
 }
 
 // Looking at targets on a GPU would wait for it.
-Tensor LanguageModel::asked_rows(const Tensor& targets) {
+Tensor LanguageModel::target_rows(const Tensor& targets) {
   if (!targets.is_cpu()) return {};
   const auto rows = targets.flatten().ne(-1).nonzero().squeeze(1);
   return rows.size(0) > 0 && rows.size(0) <= targets.numel() / 2 ? rows : Tensor();
 }
 
-Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tensor& asked) {
+Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
+                           const Tensor& rows_of_targets) {
   auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
-  // Where little is asked, the head reads those rows alone.
-  const auto places = asked.defined() ? asked : asked_rows(wanted);
+  // With few targets the head reads only their rows.
+  const auto places = rows_of_targets.defined() ? rows_of_targets : target_rows(wanted);
   if (places.defined()) {
     rows = rows.index_select(0, to_device(places, rows.device()));
     wanted = wanted.index_select(0, to_device(places, wanted.device()));
   }
   if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
   wanted = to_device(wanted, rows.device());
-  if (read_otherwise()) {
+  if (uses_reader()) {
     // In pieces: the logits of all rows can be larger than the model.
     Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
     constexpr int64_t kLogitRows = 512;
@@ -210,7 +211,7 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tenso
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   const torch::NoGradGuard no_grad;
-  if (read_otherwise()) {
+  if (uses_reader()) {
     Tensor found = reader_->extend(ids, state);
     if (found.defined()) return found;
   }

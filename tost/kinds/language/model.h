@@ -15,7 +15,7 @@
 
 namespace tost {
 
-// What a forward pass lets be seen, one entry a block.
+// Traces of a forward pass, one entry a block.
 struct LanguageTrace {
   std::vector<BlockTrace> blocks;
 };
@@ -28,13 +28,13 @@ struct LanguageState {
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
 
-// What an auto-encoder ends in: the last token's vector, to which each position is added, through
-// two layers with norms and GELU.
+// The end of an auto-encoder: adds each position to the last token's vector and applies two layers
+// with norms and GELU.
 class TokenDecoder : public torch::nn::Module {
  public:
   explicit TokenDecoder(const LanguageConfig& config);
 
-  // x [B, T, C] → [B, T, C], of which x[:, T - 1] alone is read.
+  // x [B, T, C] → [B, T, C], of which only x[:, T - 1] is read.
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
@@ -44,7 +44,7 @@ class TokenDecoder : public torch::nn::Module {
 };
 
 // Another way of computing a language model's functions of the same name, faster than the modules.
-// An undefined tensor means: fall back to the modules. Nothing has happened then.
+// An undefined tensor selects the modules as fallback. Nothing has happened then.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;
@@ -57,7 +57,7 @@ class LanguageReader {
 int64_t max_context(const LanguageConfig& config);
 
 // Throws the data Error of LanguageModel::forward() for ids it would not read after `position`
-// tokens. Of ids on a GPU it looks at shape and type alone.
+// tokens. For ids on a GPU only shape and type are checked.
 void check_ids(const LanguageConfig& config, const torch::Tensor& ids, int64_t position = 0);
 
 class LanguageModel : public torch::nn::Module {
@@ -70,31 +70,32 @@ class LanguageModel : public torch::nn::Module {
 
   // ids [B, T] int64 → logits [B, T, vocab] on the model's device: of the next tokens, or of an
   // auto-encoder of the same ones. The head is tied to the token table. Throws a data Error for ids
-  // outside the vocabulary and sequences beyond max_context(). Ids and targets may lie on the CPU,
-  // where they are checked, and are then moved; on a GPU their values are not looked at, which
-  // would wait for it.
+  // outside the vocabulary and sequences beyond max_context(). Ids and targets may be on the CPU,
+  // where they are checked before they are moved. On a GPU their values are not checked, because
+  // that would wait for it.
   torch::Tensor forward(const torch::Tensor& ids);
   // The same before the head: [B, T, C] after the final norm. A state throws a usage Error for an
   // auto-encoder, which reads a sequence whole.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
                        LanguageTrace* trace = nullptr);
   torch::Tensor logits(const torch::Tensor& hidden) const;
-  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T]. `asked`:
-  // asked_rows() of the targets, for targets on a GPU.
+  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
+  // `rows_of_targets`: target_rows() of the targets, for targets on a GPU.
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
-                     const torch::Tensor& asked = {});
-  // Of targets on the CPU: where they are not -1, if those are few [n]; else undefined.
-  static torch::Tensor asked_rows(const torch::Tensor& targets);
+                     const torch::Tensor& rows_of_targets = {});
+  // For targets on the CPU: the rows [n] whose targets are not -1, if these are few; else
+  // undefined.
+  static torch::Tensor target_rows(const torch::Tensor& targets);
 
   // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
-  // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
+  // after the last one [B, vocab]. In a default-constructed state no token was read.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
 
   // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
   // gradients and traces; null: the modules again. Weights must not change meanwhile.
   void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
 
-  // Its parts, for those who run them otherwise.
+  // Its parts, for engines.
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
   const torch::Tensor& token_table() const { return wte_->weight; }  // [vocab, C]
   torch::Tensor position_table() const;  // [block, C]; undefined without learned positions
@@ -102,7 +103,7 @@ class LanguageModel : public torch::nn::Module {
 
  private:
   void draw_weights();
-  bool read_otherwise() const;
+  bool uses_reader() const;
 
   LanguageConfig config_;
   std::shared_ptr<LanguageReader> reader_;
@@ -115,7 +116,7 @@ class LanguageModel : public torch::nn::Module {
 
 // Bytes that a model in evaluation mode keeps of ids [1, T] once it has read them: of its state, or
 // of the vector that an auto-encoder decodes.
-int64_t bytes_kept(LanguageModel& model, const torch::Tensor& ids);
+int64_t context_bytes(LanguageModel& model, const torch::Tensor& ids);
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
                                                    WeightInit init = WeightInit::kOfficial);

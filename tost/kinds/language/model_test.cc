@@ -12,7 +12,7 @@
 #include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/plain.h"
-#include "tost/testing/autocast.h"
+#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {
@@ -344,7 +344,7 @@ TEST(LanguageModel, AnAutoEncoderRestoresAllTokensFromTheLastVector) {
     const bool same = torch::allclose(logits[0], logits[1], 1e-4, 1e-5);
     EXPECT_EQ(same, c.mixer == "none")
         << "the last tokens are equal, the others differ: " << (logits[0] - logits[1]).abs().max();
-    EXPECT_EQ(bytes_kept(*model, ids), 4 * c.dim);
+    EXPECT_EQ(context_bytes(*model, ids), 4 * c.dim);
     EXPECT_EQ(model->forward(ids.narrow(1, 0, 0)).size(1), 0);
     LanguageState state;
     EXPECT_THROW(model->extend(ids, state), Error);

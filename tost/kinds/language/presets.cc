@@ -33,7 +33,8 @@ struct LanguageFamily {
   const char* prefix;
   const char* mixer;
 };
-// tost_means is ours: what the ablations in docs/language.md found best at constant memory.
+// tost_means is not in the paper: it is the best model at constant memory of the ablations in
+// docs/language.md.
 constexpr std::array kLanguageFamilies{LanguageFamily{"tost_gpt", "tssa"},
                                        LanguageFamily{"gpt", "softmax"},
                                        LanguageFamily{"tost_means", "means"}};

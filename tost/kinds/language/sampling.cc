@@ -1,3 +1,4 @@
+// Draws a token from logits: penalty, temperature, top-k and top-p.
 #include <algorithm>
 #include <cmath>
 
@@ -70,9 +71,9 @@ int64_t Sampler::draw(const float* logits, Random& random) {
   }
   if (ordered) {
     double reached = 0;
-    size_t kept = 0;
-    while (kept < count && reached < config_.top_p * total) reached += weights[kept++];
-    count = std::max<size_t>(1, kept);
+    size_t nucleus = 0;
+    while (nucleus < count && reached < config_.top_p * total) reached += weights[nucleus++];
+    count = std::max<size_t>(1, nucleus);
   }
   total = 0;
   for (size_t i = 0; i < count; ++i) {

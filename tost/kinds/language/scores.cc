@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 25;  // 128 MiB of float32
 
-// What the model reads of a text: all but the last token, and what must fit its context.
+// The model's input: all tokens of a text but the last. It must fit the context.
 struct Window {
   const int64_t* begin;
   int64_t length;
@@ -48,12 +48,12 @@ TokenScores score_targets(const LanguageModel& model, const Tensor& hidden, cons
   TokenScores scores{torch::empty({count}), torch::empty({count}, torch::kBool)};
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t length = std::min(step, count - begin);
-    const Tensor own_places = places.narrow(0, begin, length);
-    const Tensor target = to_device(wanted.index_select(0, own_places), rows.device());
-    const Tensor chosen = to_device(own_places, rows.device());
+    const Tensor piece_places = places.narrow(0, begin, length);
+    const Tensor target = to_device(wanted.index_select(0, piece_places), rows.device());
+    const Tensor chosen = to_device(piece_places, rows.device());
     const Tensor logits = model.logits(rows.index_select(0, chosen)).to(torch::kFloat);
-    const Tensor own = logits.gather(1, target.unsqueeze(1)).squeeze(1);
-    scores.loss.narrow(0, begin, length).copy_(logits.logsumexp(1) - own);
+    const Tensor target_logit = logits.gather(1, target.unsqueeze(1)).squeeze(1);
+    scores.loss.narrow(0, begin, length).copy_(logits.logsumexp(1) - target_logit);
     scores.likely.narrow(0, begin, length).copy_(logits.argmax(1).eq(target));
   }
   return scores;
@@ -92,7 +92,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kUsualTokens = 8192;  // of the windows read together
+constexpr int64_t kDefaultTokens = 8192;  // of the windows read together
 constexpr int64_t kOfficialBatch = 16;
 
 struct Sum {
@@ -135,7 +135,7 @@ LanguageLossOptions resolve(const LanguageModel& model, LanguageLossOptions o) {
   }
   if (o.batch == 0) {
     o.batch = o.protocol == "official" ? kOfficialBatch
-                                       : std::max<int64_t>(1, kUsualTokens / std::abs(o.context));
+                                       : std::max<int64_t>(1, kDefaultTokens / std::abs(o.context));
   }
   if (o.batch < 1 || o.batches < 1) {
     fail_usage("There must be at least one window a batch and one batch, not ", o.batch, " and ",

@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// What all evaluations of language models can be told.
+// Options of all evaluations of language models.
 struct LanguageEvalOptions {
   Precision precision = Precision::kFp32;  // or bf16
   const std::atomic<bool>* stop = nullptr;
@@ -39,8 +39,8 @@ struct ScoredText {
 };
 
 // The scores of each text's targets, in order. The texts are read together, padded on the right,
-// which a causal model does not see. Of a text beyond the model's context the beginning is left
-// out; a data Error where the targets alone do not fit, or are none.
+// which a causal model does not see. The beginning of a text beyond the model's context is left
+// out. Throws a data Error where the targets without context do not fit, or are none.
 std::vector<TokenScores> score_texts(LanguageModel& model, const std::vector<ScoredText>& texts);
 
 // usual: the whole text. Windows of `context` tokens, one every `stride` tokens; of each window
@@ -63,7 +63,7 @@ struct LanguageLossOptions : LanguageEvalOptions {
 
 struct LanguageLoss {
   double loss = 0;  // mean, nats a token
-  // Of the mean over batches, as the batches' spread tells; official with two batches or more.
+  // Standard error of the mean over batches; official with two batches or more.
   std::optional<double> standard_error;
   double perplexity = 0;                // exp(loss)
   std::optional<double> bits_per_byte;  // usual, where the text's bytes are known
@@ -72,16 +72,16 @@ struct LanguageLoss {
   double seconds = 0, tokens_per_s = 0;
 };
 
-// `text_bytes`: of the text the tokens stand for, 0 if unknown. Without gradients, in evaluation
-// mode, sums in float64; deterministic. Nothing when `stop` ended it. Throws a usage Error for an
+// `text_bytes`: of the text of these tokens, 0 if unknown. Without gradients, in evaluation mode,
+// sums in float64; deterministic. Nothing when `stop` ended it. Throws a usage Error for an
 // impossible setting, a data Error for a source too short or with ids outside the model's
 // vocabulary.
 std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSource& source,
                                           int64_t text_bytes,
                                           const LanguageLossOptions& options = {});
 
-// loss, standard_error, perplexity, bits_per_byte, tokens, context, seconds, tokens_per_s; what is
-// unknown is null.
+// loss, standard_error, perplexity, bits_per_byte, tokens, context, seconds, tokens_per_s; unknown
+// values are null.
 nlohmann::json to_json(const LanguageLoss& result);
 
 }  // namespace tost

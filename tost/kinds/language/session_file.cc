@@ -16,11 +16,11 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr char kSessionKey[] = "tost.session";
-constexpr int64_t kMostTokens = int64_t{1} << 40;
-constexpr double kMostValue = 1e30;  // squares of larger ones overflow float32 in the next steps
+constexpr int64_t kMaxTokens = int64_t{1} << 40;
+constexpr double kMaxValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
-// Whatever the precision the model runs in: the sum is over the weights' upper 16 bits, which
-// bfloat16 keeps up to rounding, so weights are rounded first.
+// The same for every precision the model runs in: weights are rounded to bfloat16, and the sum is
+// over their upper 16 bits.
 int64_t weight_sum(const LanguageModel& model) {
   int64_t sum = 0;
   for (const auto& [name, tensor] : state_dict(model)) {
@@ -68,8 +68,8 @@ std::string held_from(const SafetensorsFile& content, const std::string& where) 
   return std::string(bytes, bytes + found->second.numel());
 }
 
-// A copy of a tensor as the model at hand would have made it: of `cached` tokens if it is a cache,
-// else of the example's sizes.
+// A copy of a tensor with the sizes that this model would give it: of `cached` tokens if it is a
+// cache, else those of the example.
 Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
                const std::string& where) {
   bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
@@ -82,8 +82,8 @@ Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& n
     fail_data(where, " has '", name, "' of type ", tensor.scalar_type(), " and sizes ",
               tensor.sizes(), ", which this model does not keep.");
   }
-  if (!(tensor.abs() <= kMostValue).all().item<bool>()) {
-    fail_data(where, " has values in '", name, "' that are not finite or larger than ", kMostValue,
+  if (!(tensor.abs() <= kMaxValue).all().item<bool>()) {
+    fail_data(where, " has values in '", name, "' that are not finite or larger than ", kMaxValue,
               ".");
   }
   return tensor.to(example.options(), /*non_blocking=*/false, /*copy=*/true);
@@ -165,10 +165,10 @@ TextSession SessionFormat::read(const SafetensorsFile& content, const std::strin
       fail_data("it was written with another model; use that one, or start a new session.");
     }
     TextSession session;
-    session.draws = whole_number(head["draws"]);
-    session.state.position = whole_number(head["position"]);
+    session.draws = json_integer(head["draws"]);
+    session.state.position = json_integer(head["position"]);
     const int64_t position = session.state.position;
-    if (position < 0 || position > (block_ > 0 ? std::min(block_, kMostTokens) : kMostTokens)) {
+    if (position < 0 || position > (block_ > 0 ? std::min(block_, kMaxTokens) : kMaxTokens)) {
       fail_data("its position is ", position, ".");
     }
     session.pending = ids_from(content, "pending", vocab_, "it");

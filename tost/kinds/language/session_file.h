@@ -17,10 +17,10 @@ class SessionFormat {
  public:
   explicit SessionFormat(LanguageModel& model);
 
-  // `notes`: further metadata, which read() does not look at.
+  // `notes`: further metadata, which read() ignores.
   std::string bytes(const TextSession& session,
                     const std::map<std::string, std::string>& notes = {}) const;
-  // Of the state after one token: about what a session takes, but for caches that grow.
+  // The size of the state after one token: about that of a session without growing caches.
   int64_t least_bytes() const { return state_bytes(example_); }
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;

@@ -31,7 +31,7 @@ namespace {
 using nlohmann::json;
 using torch::Tensor;
 
-// Evaluation draws the same crops in every run, whatever its seed.
+// Evaluation draws the same crops in every run, for every seed.
 constexpr uint64_t kEvaluationSeed = 0x5eed'e7a1;
 
 // Passages whose layers are measured; a measurement stays far below an evaluation.
@@ -89,9 +89,8 @@ std::string valid_utf8(const std::string& text) {
   return json::parse(json_text(json(text)));
 }
 
-// The prompt and what the model writes after it, as valid UTF-8. A pure function of model and
-// request; torch's generators are left alone. Beyond max_context() the model continues from the
-// last half of it.
+// The prompt and the model's continuation, as valid UTF-8. A pure function of model and request;
+// torch's generators do not change. Beyond max_context() the model continues from its last half.
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
                         const SampleRequest& request) {
   const std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
@@ -129,8 +128,8 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   std::optional<LoadedLanguage> source;
   if (!config.from.empty() && !(known && has_checkpoint)) {
     source = load_language_file(config.from, Weights::kRaw);
-    // The text is cut as the source's was, whatever `tokenizer` says; so it must not say otherwise.
-    check_own_tokenizer(config.tokenizer, source->info, config.from);
+    // The source's tokenizer is used, so `tokenizer` must not name another.
+    check_same_tokenizer(config.tokenizer, source->info, config.from);
   }
   const LanguageInfo* from = source ? &source->info : nullptr;
   data_ = open_text({.path = config.data, .tokenizer = config.tokenizer, .holdout = config.holdout},
@@ -245,18 +244,19 @@ json LanguageTask::measure_bound() {
 
 TaskInput language_input(const BatchShare& share, const Tensor& ids, const Tensor& targets,
                          int64_t samples) {
-  std::vector<Tensor> mine = rows_of(share, {ids, targets});
-  const int64_t rows = mine[0].size(0);
-  for (Tensor& x : mine) x = tokens_of(share, x);
+  std::vector<Tensor> local = rows_of(share, {ids, targets});
+  const int64_t rows = local[0].size(0);
+  for (Tensor& x : local) x = tokens_of(share, x);
   double weight = 1;
   if (share.parts() * share.token_parts > 1) {
     const auto count = [](const Tensor& t) { return t.ne(-1).sum().item<double>(); };
-    weight = count(mine[1]) / count(targets);
+    weight = count(local[1]) / count(targets);
   }
   // A mean over no targets has no value, even if it counts nothing.
-  if (weight == 0) mine[1].view({-1})[0] = 0;
-  return {
-      {mine[0], mine[1], LanguageModel::asked_rows(mine[1])}, samples / ids.size(0) * rows, weight};
+  if (weight == 0) local[1].view({-1})[0] = 0;
+  return {{local[0], local[1], LanguageModel::target_rows(local[1])},
+          samples / ids.size(0) * rows,
+          weight};
 }
 
 void check_language_parts(const LanguageConfig& c, int64_t tokens, int64_t parts) {

@@ -12,7 +12,7 @@
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/train_config.h"
 #include "tost/train/model_task.h"
-#include "tost/train/shared_batch.h"
+#include "tost/train/shared_step.h"
 
 namespace tost {
 
@@ -45,7 +45,7 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   int64_t evaluation_reads() const override { return config_.eval_batches; }
   BestMetric best_metric() const override { return {"loss", false}; }
   std::string sample(int64_t step) override;
-  // Of crops of the scored text, the same at every call.
+  // Evaluates crops of the scored text, the same at every call.
   nlohmann::json measure_bound() override;
 
  private:
@@ -61,14 +61,14 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   double wait_seconds_ = 0;
 };
 
-// Ids, targets and the rows that are asked for, as LanguageModel::loss() takes them. The loss is a
-// mean over targets, so that a part weighs as many as it has. `samples`: of the whole batch.
-// Where processes hold parts of the tokens, this one's.
+// Ids, targets and the rows with targets, as LanguageModel::loss() takes them. The loss is a mean
+// over targets, so that a part weighs as many as it has. `samples`: of the whole batch. Where
+// processes hold parts of the tokens, this one's.
 TaskInput language_input(const BatchShare& share, const torch::Tensor& ids,
                          const torch::Tensor& targets, int64_t samples);
 
-// Throws a usage Error where texts of so many tokens cannot be divided into equal parts, or not
-// with the model's mixers.
+// Throws a usage Error if texts of `tokens` tokens cannot be split into equal parts, or not with
+// the model's mixers.
 void check_language_parts(const LanguageConfig& config, int64_t tokens, int64_t parts);
 
 class AnswerTask
@@ -89,8 +89,8 @@ class AnswerTask
   int64_t batches_per_epoch() const override;
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
-  // Batch i is of group i modulo their number; a group's samples come in a new order every time
-  // that all have been used. A pure function of seed and i.
+  // Batch i has samples of group i modulo the number of groups. A group's samples are shuffled
+  // again whenever all have been used. A pure function of seed and i.
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   void fetch() override;

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Whether the model was trained on this file, as far as names tell: on the file itself, or on a
-// folder whose only text it is.
+// Whether the model was trained on this file, judging by names: on the file itself, or on a folder
+// whose only text it is.
 bool learned_from(const LanguageInfo& info, const fs::path& file) {
   const json data = info.training.is_object() ? info.training.value("data", json()) : json();
   const fs::path path = absolute_path(file);
@@ -26,7 +26,8 @@ bool learned_from(const LanguageInfo& info, const fs::path& file) {
          (path.filename() == "input.txt" && data == path.parent_path().filename().string());
 }
 
-// Of the model's own training text what was held back, so that it is not scored on what it learned.
+// The held-out part of the model's training text, so that the model is not scored on text it
+// learned.
 std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
   if (is_folder(layout.path)) {
     return layout.parts.contains("test") ? "test" : "validation";
@@ -117,7 +118,7 @@ bool is_blank(std::string_view line) {
 }  // namespace
 
 fs::path find_rows_file(const fs::path& path) {
-  if (!is_folder(path)) return path;  // reading it says what is wrong
+  if (!is_folder(path)) return path;  // reading it reports the error
   std::vector<fs::path> found;
   for (const FolderEntry& entry : folder_entries(path)) {
     if (entry.path.extension() == ".jsonl") found.push_back(entry.path);

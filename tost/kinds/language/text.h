@@ -43,7 +43,7 @@ struct JsonRow {
 // `path` itself, or the only .jsonl file of a folder. Throws a data Error where there is none.
 std::filesystem::path find_rows_file(const std::filesystem::path& path);
 
-// All rows; blank lines are skipped. Throws a data Error naming file and line for what is no
+// All rows; blank lines are skipped. Throws a data Error naming file and line for a line that is no
 // JSON object, and for a file without rows.
 std::vector<JsonRow> read_rows(const std::filesystem::path& file);
 

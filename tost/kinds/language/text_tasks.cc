@@ -8,8 +8,8 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/text.h"
 #include "tost/kinds/language/file.h"
+#include "tost/kinds/language/text.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
 
@@ -133,10 +133,11 @@ class Evaluation {
       fail_usage("The model's context of ", model_.max_context(), " tokens does not hold ",
                  options_.new_tokens, " new ones.");
     }
-    const int64_t kept = std::min(room, group.front().context);
-    const Tensor contexts = torch::empty({static_cast<int64_t>(group.size()), kept}, torch::kInt64);
+    const int64_t length = std::min(room, group.front().context);
+    const Tensor contexts =
+        torch::empty({static_cast<int64_t>(group.size()), length}, torch::kInt64);
     for (size_t row = 0; row < group.size(); ++row) {
-      std::copy_n(group[row].ids.begin() + (group[row].context - kept), kept,
+      std::copy_n(group[row].ids.begin() + (group[row].context - length), length,
                   contexts[static_cast<int64_t>(row)].data_ptr<int64_t>());
     }
     const std::vector<std::string> texts = continue_greedily(contexts);
@@ -289,7 +290,7 @@ std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& token
   return texts;
 }
 
-// Takes the same number of tokens off the beginning of all, so that their sums can be compared.
+// Removes the same number of tokens from the beginning of all, so that their sums can be compared.
 // Whether there was need to.
 bool shorten(int64_t context, const std::string& where, std::vector<ScoredText>& texts) {
   int64_t longest = 0;

@@ -11,7 +11,7 @@ namespace tost {
 // LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
 struct LambadaOptions : LanguageEvalOptions {
   int64_t batch = 16;            // passages read together
-  std::optional<int64_t> limit;  // the first passages alone, at least 1; none: all
+  std::optional<int64_t> limit;  // only the first passages, at least 1; none: all
   bool generate = true;          // also the official code's accuracy
   int64_t new_tokens = 10;       // which that greedily makes
 };
@@ -52,7 +52,7 @@ struct ChoiceResult {
 //   "choices"                           two or more different strings
 //   "answer"                            one of them, or its number from 0
 // A choice's score is the summed log-probability of the whole filled text but its first token; of
-// equal scores the first wins. `limit`: the first questions alone, at least 1 (a usage Error).
+// equal scores the first wins. `limit`: only the first questions, at least 1 (a usage Error).
 // Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line that breaks
 // this.
 std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,

@@ -9,12 +9,12 @@
 
 namespace tost {
 
-// Text that arrives token by token, given out as soon as it is certain.
-// A token may end inside a character, and a stop string may be spread over several tokens: both are
-// held back until they are complete. What can never become valid UTF-8 is given out as U+FFFD.
+// Text that arrives token by token and is returned as soon as it is final. A token may end inside a
+// character, and a stop string may be spread over several tokens: both are held back until they are
+// complete. Bytes that can never become valid UTF-8 are replaced by U+FFFD.
 class TextStream {
  public:
-  // `held`: what an earlier stream held back at its pause().
+  // `held`: the bytes that an earlier stream held back at its pause().
   explicit TextStream(std::vector<std::string> stop_strings = {}, std::string held = {});
 
   // The text that `bytes` make certain: valid UTF-8, nothing of a stop string or after it.
@@ -25,7 +25,7 @@ class TextStream {
   std::string pause();
   const std::string& held() const { return held_; }
 
-  // What was held back, at the end.
+  // The bytes held back, at the end.
   std::string finish();
 
  private:
@@ -62,8 +62,8 @@ class TextWriter {
   int64_t drawn() const { return drawn_; }
   const std::string& ended() const { return ended_; }  // length, end or stop; empty: not yet
 
-  // What was held back. With `after` the beginning of a character stays back: the session keeps it,
-  // and the distinct tokens so far.
+  // The bytes held back. With `after` the beginning of a character is held back. The session stores
+  // it, and the distinct tokens so far.
   std::string finish(TextSession* after);
 
  private:

@@ -13,7 +13,7 @@ using nlohmann::json;
 using enum OnResume;
 using L = LanguageTrainConfig;
 
-std::string kept_tokenizer(const std::string& name) {
+std::string stored_tokenizer(const std::string& name) {
   for (const std::string_view place : {"gpt2:", "file:"}) {
     if (name.starts_with(place)) return cat(place, absolute_where_found(name.substr(place.size())));
   }
@@ -30,7 +30,7 @@ FieldTable<L> make_language_fields() {
       .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
       .path("data", &L::data, absolute_where_found, kWarn,
             "text file, folder of text, or token file")
-      .path("tokenizer", &L::tokenizer, kept_tokenizer, kFixed,
+      .path("tokenizer", &L::tokenizer, stored_tokenizer, kFixed,
             "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON")
       .number("holdout", &L::holdout, 0, 0.9, kFixed,
               "share of the text kept for validation where the data has no such split")
@@ -44,7 +44,7 @@ FieldTable<L> make_language_fields() {
   return t.include(loop_fields()).include(step_fields());
 }
 
-// What each field of LanguageConfig that is also a setting of its own is for.
+// The help of each field of LanguageConfig that is also a setting.
 const std::vector<std::pair<const char*, const char*>>& language_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"block", "context in tokens"},

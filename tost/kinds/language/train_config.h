@@ -18,7 +18,7 @@ struct LanguageTrainConfig : LoopConfig {
   std::string recipe = "char";
 
   std::string model = "tost_gpt_char";
-  std::string from;   // a model file to fine-tune; its architecture and tokenizer are kept
+  std::string from;   // a model file to fine-tune, with its architecture and tokenizer
   std::string mixer;  // "": the preset's
   nlohmann::json model_options = nlohmann::json::object();  // further fields of LanguageConfig
 
@@ -42,7 +42,7 @@ std::vector<Recipe<LanguageTrainConfig>> language_recipes();
 // The preset, changed by mixer and model_options. Throws a usage Error with the reason for what
 // does not fit.
 LanguageConfig language_config(const LanguageTrainConfig& config);
-// `base` changed the same way; mixer "": its own.
+// `base` changed the same way; mixer "": unchanged.
 LanguageConfig changed_language_config(const std::string& mixer,
                                        const nlohmann::json& model_options, LanguageConfig base);
 
@@ -55,7 +55,7 @@ struct AnswerTrainConfig : LoopConfig {
   std::string recipe = "task";
 
   std::string model = "tost_recall_stream";
-  std::string from;   // a model file to start from; its architecture is kept
+  std::string from;   // a model file to start from, with its architecture
   std::string mixer;  // "": the preset's
   nlohmann::json model_options = nlohmann::json::object();  // further fields of LanguageConfig
 
@@ -67,11 +67,11 @@ struct AnswerTrainConfig : LoopConfig {
 // Fields of LanguageConfig can be given without model_options, as for language.
 const ConfigForm<AnswerTrainConfig>& answer_train_form();
 
-// The preset with the task's vocabulary and the longest sample as block, unless model_options say
-// otherwise, changed by mixer and model_options. Throws a usage Error with the reason for what does
-// not fit.
+// The preset with the task's vocabulary and the longest sample as block, unless model_options set
+// them, changed by mixer and model_options. Throws a usage Error with the reason for what does not
+// fit.
 LanguageConfig answer_model_config(const AnswerTrainConfig& config, const TokenTaskData& data);
-// `base` changed by mixer and model_options alone, for fine-tuning.
+// `base` changed only by mixer and model_options, for fine-tuning.
 LanguageConfig changed_answer_config(const AnswerTrainConfig& config, LanguageConfig base);
 
 }  // namespace tost

@@ -54,7 +54,7 @@ TEST(LanguageTrainConfig, OfficialRecipesTakeTheSameTokensAStep) {
   }
 }
 
-TEST(LanguageTrainConfig, ModelFieldsCanBeGivenWithoutModelOptions) {
+TEST(LanguageTrainConfig, ModelFieldsCanBeSetWithoutModelOptions) {
   const json values{
       {"block", 32}, {"conv", 4}, {"scale_pi", true}, {"model_options", {{"dim", 64}}}};
   const LanguageTrainConfig config = made(values);

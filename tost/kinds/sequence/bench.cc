@@ -63,12 +63,12 @@ class BenchSequence : public BenchModel {
 std::vector<Product> sequence_products(const SequenceClassifier& model, int64_t batch,
                                        int64_t tokens) {
   std::vector<Product> products;
-  const int64_t own = tokens + (model.config().pool == "class" ? 1 : 0);
+  const int64_t length = tokens + (model.config().pool == "class" ? 1 : 0);
   const int64_t documents = model.config().pairs ? 2 : 1;
   add_linears(
       model,
       [&](const std::string& name) {
-        return starts_with(name, "blocks.") ? batch * own * documents : batch;
+        return starts_with(name, "blocks.") ? batch * length * documents : batch;
       },
       products);
   return products;

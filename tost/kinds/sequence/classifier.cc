@@ -46,8 +46,8 @@ SequenceClassifier::SequenceClassifier(const SequenceConfig& c, WeightInit init)
 namespace {
 
 void check_ids(const SequenceConfig& config, const Tensor& ids, const Tensor& lengths) {
-  const auto own = own_tokens(lengths, ids.size(1));
-  const auto wrong = own.logical_and((ids < 1).logical_or(ids >= config.vocab));
+  const auto valid = valid_tokens(lengths, ids.size(1));
+  const auto wrong = valid.logical_and((ids < 1).logical_or(ids >= config.vocab));
   if (!wrong.any().item<bool>()) return;
   const auto place = wrong.nonzero()[0];
   const int64_t row = place[0].item<int64_t>(), column = place[1].item<int64_t>();
@@ -105,7 +105,7 @@ Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
   if (!lengths.defined() && sums == nullptr) return normed.mean(1);
   const auto count =
       (lengths.defined() ? lengths : torch::full({x.size(0)}, x.size(1))).unsqueeze(1);
-  const auto padding = own_tokens(count.squeeze(1), x.size(1)).logical_not().unsqueeze(-1);
+  const auto padding = valid_tokens(count.squeeze(1), x.size(1)).logical_not().unsqueeze(-1);
   const auto sum = normed.masked_fill(padding, 0).sum(1);
   if (sums == nullptr) return sum / count;
   const auto all = sums->total(torch::cat({sum, count.to(sum.scalar_type())}, 1));
@@ -113,19 +113,19 @@ Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
 }
 
 Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockTrace>* trace) {
-  // A part of a sequence may be padding alone; the whole was checked before it was divided.
+  // A part of a sequence may be all padding; the whole was checked before it was divided.
   const bool split = TokenSumsScope::current() != nullptr;
   if (!split) check_sequence_input(config_, input);
   auto ids = input.ids;
   auto lengths = input.lengths;
   if (lengths.defined() && (split || !lengths.is_cpu())) {
-    ids = ids.masked_fill(own_tokens(lengths, ids.size(1)).logical_not(), 0);
+    ids = ids.masked_fill(valid_tokens(lengths, ids.size(1)).logical_not(), 0);
   } else if (lengths.defined() && ids.size(0) > 0) {
     ids = ids.narrow(1, 0, lengths.max().item<int64_t>());
     if (lengths.min().item<int64_t>() == ids.size(1)) {
       lengths.reset();  // nothing is padded
     } else {
-      ids = ids.masked_fill(own_tokens(lengths, ids.size(1)).logical_not(), 0);
+      ids = ids.masked_fill(valid_tokens(lengths, ids.size(1)).logical_not(), 0);
     }
   }
   const auto device = norm_->weight.device();

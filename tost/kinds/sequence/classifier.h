@@ -1,5 +1,5 @@
-// Classifiers of token sequences and of pairs of them, as the Long Range Arena asks for
-// (arXiv 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
+// Classifiers of token sequences and of pairs of them, as in the Long Range Arena (arXiv
+// 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// What stands before the blocks of a sequence classifier: token table, positions, class token.
+// The input of the blocks of a sequence classifier: token table, positions, class token.
 class SequenceEmbedding : public torch::nn::Module {
  public:
   explicit SequenceEmbedding(const SequenceConfig& config);
@@ -43,11 +43,11 @@ struct SequenceInput {
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
 };
 
-// Throws the data Error of SequenceClassifier::forward() for what a model of this configuration
-// would not read. On a GPU shapes and types alone are looked at.
+// Throws the data Error of SequenceClassifier::forward() for input that a model of this
+// configuration would refuse. On a GPU only shapes and types are checked.
 void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
 
-// What a model of pairs ends in: a, b, a * b and a - b side by side through two layers with GELU
+// The end of a model of pairs: concatenates a, b, a * b and a - b and applies two layers with GELU
 // between.
 class PairHead : public torch::nn::Module {
  public:
@@ -67,19 +67,19 @@ class SequenceClassifier : public torch::nn::Module {
 
   const SequenceConfig& config() const { return config_; }
 
-  // Logits [B, classes] of single sequences, on the model's device. ids and lengths lie together
-  // there or on the CPU, from where they are moved once they have been checked. Each depends on its
-  // own sequence alone, and not on how far the batch was padded. Throws a data Error for a model of
-  // pairs, and of ids on the CPU for those outside the vocabulary, and sequences without tokens or
-  // longer than max_length where positions are learned; looking on a GPU would wait for it. Under a
-  // TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of these are its
-  // own, and the logits are those of the whole, in every place.
+  // Logits [B, classes] of single sequences, on the model's device. ids and lengths are both there,
+  // or both on the CPU, from where they are moved after the checks. Each depends only on its
+  // sequence, not on the padding of the batch. Throws a data Error for a model of pairs. For ids on
+  // the CPU it also throws one for ids outside the vocabulary, for sequences without tokens, and
+  // for sequences longer than max_length if positions are learned. On a GPU these checks would wait
+  // for it. Under a TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of
+  // these are valid, and the logits are those of the whole, in every place.
   torch::Tensor forward(const SequenceInput& input);
   // The same for pairs; for a model of pairs only. Both have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
 
-  // One vector a sequence before the head [B, C]. With `trace`, what each block lets be seen, the
-  // class token in front where there is one.
+  // One vector a sequence before the head [B, C]. With `trace`, the trace of each block, the class
+  // token first where there is one.
   torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
 
  private:
@@ -103,12 +103,12 @@ std::vector<std::string> sequence_preset_names();
 SequenceConfig sequence_preset(const std::string& name);
 
 // Bytes that one training step on `batch` sequences of `tokens` tokens needs at least: parameters
-// with gradients and the two moments of AdamW, and what the blocks keep for the backward pass. An
-// estimate, within a factor of about 1.5 of what is measured.
+// with gradients and the two moments of AdamW, and the values that blocks save for the backward
+// pass. An estimate, within a factor of about 1.5 of measurements.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
 
 // Multiply-adds of one forward pass of one sequence of `tokens` tokens (of both documents of a
-// pair, each that long), matrix products alone.
+// pair, each that long), only matrix products.
 int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -49,7 +49,7 @@ SequenceInput batch_of(const std::vector<int64_t>& lengths, int64_t width, int64
 }
 
 // Sequence i of a batch, alone and without padding.
-SequenceInput alone(const SequenceInput& batch, int64_t i) {
+SequenceInput single_row(const SequenceInput& batch, int64_t i) {
   return {batch.ids.narrow(0, i, 1).narrow(1, 0, batch.lengths[i].item<int64_t>()), {}};
 }
 
@@ -79,7 +79,7 @@ void expect_padding_is_nothing(const SequenceConfig& config) {
   for (const auto& p : model->parameters()) grads.push_back(p.grad().clone());
   model->zero_grad();
   for (int64_t i = 0; i < batch.ids.size(0); ++i) {
-    const auto single = logits_of(*model, alone(batch, i));
+    const auto single = logits_of(*model, single_row(batch, i));
     EXPECT_LT(largest(single[0] - together[i]), 1e-5 * (1 + largest(single))) << i;
     weighted(single, i).backward();
   }
@@ -100,7 +100,7 @@ TEST_P(EverySequenceMixer, APaddedBatchIsItsSequencesAlone) {
   expect_padding_is_nothing(config);
 }
 
-TEST_P(EverySequenceMixer, WhatStandsInPaddingChangesNothing) {
+TEST_P(EverySequenceMixer, PaddingChangesNothing) {
   const torch::NoGradGuard no_grad;
   const auto model = random_model(tiny(GetParam()));
   const auto batch = batch_of({9, 1, 21}, 30);
@@ -195,7 +195,7 @@ TEST(SequenceClassifier, ThePairHeadSeesBothItsProductAndItsDifference) {
   EXPECT_LT(largest(model->forward(first, second) - wanted), 1e-5);
 }
 
-TEST(SequenceClassifier, TracesShowOwnTokensAndChangeNothing) {
+TEST(SequenceClassifier, TracesShowValidTokensAndChangeNothing) {
   const torch::NoGradGuard no_grad;
   const auto model = random_model(tiny());
   const auto batch = batch_of({9, 4}, 12);
@@ -231,12 +231,12 @@ TEST(SequenceClassifier, BlocksDropValuesOfEitherBranch) {
     block.gamma1.fill_(1), block.gamma2.fill_(1);
     silenced.zero_();
     block.eval();
-    const auto kept = block.forward(x) - x;
+    const auto mixed = block.forward(x) - x;
     block.train();
     const auto dropped = block.forward(x) - x;
-    const auto gone = dropped == 0;
-    EXPECT_NEAR(gone.to(torch::kFloat).mean().item<double>(), 0.25, 0.03);
-    EXPECT_TRUE(torch::allclose(dropped, (kept / 0.75).masked_fill(gone, 0), 1e-4, 1e-5));
+    const auto is_dropped = dropped == 0;
+    EXPECT_NEAR(is_dropped.to(torch::kFloat).mean().item<double>(), 0.25, 0.03);
+    EXPECT_TRUE(torch::allclose(dropped, (mixed / 0.75).masked_fill(is_dropped, 0), 1e-4, 1e-5));
   }
 }
 
@@ -266,8 +266,8 @@ TEST(SequenceClassifier, TheClassTokenHasThePositionInFrontOfAllOthers) {
     ASSERT_EQ(x.sizes(), torch::IntArrayRef({2, 7, 16}));
     // The class token itself starts at zero.
     EXPECT_EQ(largest(x.select(1, 0) - places[0]), 0) << positions;
-    const auto own = embed.tokens->weight.index({ids}) + places.narrow(0, 1, 6);
-    EXPECT_EQ(largest(x.narrow(1, 1, 6) - own), 0) << positions;
+    const auto embedded = embed.tokens->weight.index({ids}) + places.narrow(0, 1, 6);
+    EXPECT_EQ(largest(x.narrow(1, 1, 6) - embedded), 0) << positions;
     EXPECT_EQ(embed.positions != nullptr, positions == "learned");
   }
   config.positions = "learned";
@@ -334,14 +334,14 @@ TEST(SequenceClassifier, WrongInputIsNamed) {
   EXPECT_NO_THROW(random_model(longer)->forward(batch_of({70}, 70)));
 }
 
-TEST(SequenceClassifier, PairsAndSinglesAreToldApart) {
+TEST(SequenceClassifier, PairsAndSinglesAreDistinguished) {
   const auto batch = batch_of({3, 4}, 4);
   expect_data_error("was given pairs", [&] { random_model(tiny())->forward(batch, batch); });
   auto config = tiny();
   config.pairs = true;
   const auto model = random_model(config);
   expect_data_error("was given single ones", [&] { model->forward(batch); });
-  expect_data_error("2 first and 1 second", [&] { model->forward(batch, alone(batch, 0)); });
+  expect_data_error("2 first and 1 second", [&] { model->forward(batch, single_row(batch, 0)); });
 }
 
 }  // namespace sequence_classifier_test

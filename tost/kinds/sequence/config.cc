@@ -8,8 +8,8 @@
 namespace tost {
 namespace {
 
-// Far above any model of the benchmark (width 512, depth 6, 16,384 tokens), far below what would
-// overflow or exhaust memory on a hostile file's say-so.
+// Far above any model of the benchmark (width 512, depth 6, 16,384 tokens), far below sizes of a
+// hostile file that would overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxLength = 1 << 24, kMaxVocab = 1 << 24,
                   kMaxClasses = 1'000'000;
 constexpr double kMaxParameters = 2e10;

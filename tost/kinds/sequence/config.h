@@ -1,4 +1,4 @@
-// What a classifier of token sequences is made of, its checks and its JSON form.
+// The configuration of a classifier of token sequences, its checks and its JSON form.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Work and memory of a classifier of sequences, from its configuration alone.
+// Work and memory of a classifier of sequences, computed from its configuration.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,26 +10,26 @@ namespace tost {
 namespace {
 
 constexpr double kFloatBytes = 4;
-// Of a parameter: itself, its gradient and two moments.
+// Floats of a parameter: itself, its gradient and two moments.
 constexpr double kCopies = 4;
 
-// Numbers that a mixer keeps for the backward pass, as multiples of the width: per token the inputs
-// of its maps and of what lies between them, and once a layer. Measured; a mixer that is not listed
-// counts as the last.
-struct Kept {
+// Numbers that a mixer saves for the backward pass, as multiples of the width: per token (the
+// inputs of its maps and of the operations between them), and once a layer. Measured; a mixer that
+// is not listed counts as the last.
+struct Saved {
   const char* mixer;
   double per_token, per_layer;
 };
-constexpr std::array kKept{Kept{"tssa", 3, 0}, Kept{"uniform", 5, 0}, Kept{"none", 2, 0},
-                           Kept{"softmax", 6, 0}, Kept{"xca", 9, 0}, Kept{"linear", 9, 0},
-                           Kept{"means", 5, 0}, Kept{"tssa-tied", 7, 0}, Kept{"mssa", 4, 0},
-                           Kept{"cbsa", 12, 0},
-                           // The Toeplitz matrices of its chunks, and what they are made of.
-                           Kept{"ssm", 10, 21'000}};
+constexpr std::array kSaved{Saved{"tssa", 3, 0}, Saved{"uniform", 5, 0}, Saved{"none", 2, 0},
+                            Saved{"softmax", 6, 0}, Saved{"xca", 9, 0}, Saved{"linear", 9, 0},
+                            Saved{"means", 5, 0}, Saved{"tssa-tied", 7, 0}, Saved{"mssa", 4, 0},
+                            Saved{"cbsa", 12, 0},
+                            // The Toeplitz matrices of its chunks, and their inputs.
+                            Saved{"ssm", 10, 21'000}};
 
-double kept_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
-  const Kept* found = &kKept.back();
-  for (const auto& entry : kKept) {
+double saved_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
+  const Saved* found = &kSaved.back();
+  for (const auto& entry : kSaved) {
     if (name == entry.mixer) found = &entry;
   }
   return double(c.dim) * (tokens * found->per_token + found->per_layer);
@@ -55,9 +55,9 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// Per token, what a block keeps in addition to its mixer: the inputs of both norms, the outputs of
-// mixer and MLP, the inputs of the MLP's maps and of GELU, and what dropout kept.
-double kept_by_block(const SequenceConfig& c) {
+// Per token, what a block saves in addition to its mixer: the inputs of both norms, the outputs of
+// mixer and MLP, the inputs of the MLP's maps and of GELU, and dropout's masks.
+double saved_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
   return (c.dropout > 0 ? 5.5 : 5) * dim + 2 * hidden;
 }
@@ -71,11 +71,11 @@ int64_t sequence_training_bytes(const SequenceConfig& c, int64_t batch, int64_t 
   const double read = double(std::max<int64_t>(0, batch)) * (c.pairs ? 2 : 1) *
                       (double(std::max<int64_t>(0, tokens)) + (c.pool == "class" ? 1 : 0));
   // The embedding, the final norm, and gradients on their way through the last block.
-  double kept = read * (2 * dim + hidden + 2 * dim);
+  double saved = read * (2 * dim + hidden + 2 * dim);
   for (int64_t i = 0; i < c.depth; ++i) {
-    kept += read * kept_by_block(c) + kept_by_mixer(mixer_of_block(c, i), c, read);
+    saved += read * saved_by_block(c) + saved_by_mixer(mixer_of_block(c, i), c, read);
   }
-  const double bytes = kFloatBytes * (kCopies * parameters_of(c) + kept);
+  const double bytes = kFloatBytes * (kCopies * parameters_of(c) + saved);
   return bytes < 9e18 ? std::llround(bytes) : INT64_MAX;
 }
 

@@ -28,7 +28,7 @@ struct SequenceEvalOptions {
   Group* group = nullptr;  // of processes that each score some of the batches
 };
 
-// A quarter of the sequences, from the shortest to the longest; more where one length would lie in
+// A quarter of the sequences, from the shortest to the longest; more where one length would be in
 // two quarters.
 struct LengthQuarter {
   int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
@@ -46,7 +46,7 @@ struct SequenceEvalResult {
 };
 
 // Every sequence once, sorted by length so that little is padding, without gradients and with the
-// model in evaluation mode; its mode is put back. Nothing when `stop` ended it. Throws a usage
+// model in evaluation mode; its mode is restored. Nothing when `stop` ended it. Throws a usage
 // Error for a batch below 1 and an empty data set, and as forward() and sample() do. Deterministic.
 std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
                                            const SequenceDataset& dataset,
@@ -66,7 +66,7 @@ nlohmann::json to_json(const SequenceEvalResult& result);
 // for a model of pictures.
 std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text);
 
-// A text, and of a model of pairs the other document.
+// A text, and for a model of pairs the other document.
 struct SequenceText {
   std::string text, second = "";
 };

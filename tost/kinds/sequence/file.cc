@@ -22,7 +22,7 @@ json coding_json(const SequenceInfo& info) {
 }
 
 int64_t integer_of(const json& object, const char* key) {
-  return whole_number(object[key], cat(key, " of its coding"));
+  return json_integer(object[key], cat(key, " of its coding"));
 }
 
 void read_coding(const json& object, SequenceInfo& info) {

@@ -26,7 +26,7 @@ struct SequenceInfo {
 struct LoadedSequence {
   std::shared_ptr<SequenceClassifier> model;  // float32, in evaluation mode
   SequenceInfo info;
-  std::filesystem::path file;              // what was read
+  std::filesystem::path file;              // the file read
   Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
@@ -40,7 +40,7 @@ SequenceInfo sequence_info_from_json(const nlohmann::json& json, const std::stri
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
 
 // `path` as for find_model_file. Throws a data Error naming the file; for a model of another kind
-// it says which.
+// also the kind.
 LoadedSequence load_sequence_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 

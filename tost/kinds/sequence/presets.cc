@@ -33,7 +33,7 @@ constexpr std::array kSequenceSizes{
     // One model for every task, as small as the smaller ones above.
     SequenceSize{"lra", 257, 4096, 128, 4, 4, 512, 2, "mean", "sinusoidal", 0.1},
     // Width, depth and dropout of S4's models (arXiv 2111.00396, in its repository's state after
-    // arXiv 2206.11893). Its layers end in a gate of twice the width; here stands an MLP of that.
+    // arXiv 2206.11893). Its layers end in a gate of twice the width; here it is an MLP that wide.
     SequenceSize{"s4_listops", 16, 2000, 128, 8, 4, 256, 10, "mean", "sinusoidal", 0},
     SequenceSize{"s4_text", 257, 4096, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     SequenceSize{"s4_retrieval", 257, 4000, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0, true},

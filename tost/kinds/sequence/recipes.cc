@@ -1,6 +1,6 @@
 // The named recipes of sequence training. lra-TASK are the base configurations of the public code
-// of arXiv 2011.04006, s4-TASK the sizes and lengths of that of arXiv 2111.00396; comments say
-// where they differ.
+// of arXiv 2011.04006, s4-TASK the sizes and lengths of that of arXiv 2111.00396; comments mark
+// differences.
 #include <cmath>
 
 #include "tost/base/error.h"
@@ -18,7 +18,7 @@ json seq() {
           {"length_groups", 16}};
 }
 
-// One set of hyperparameters for every task: what a task decides is its data alone.
+// One set of hyperparameters for every task. Tasks differ only in their data.
 json lra() {
   return {{"model", "tost_lra"},
           {"train_size", 96'000},

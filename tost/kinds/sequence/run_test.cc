@@ -123,20 +123,20 @@ TEST(SequenceRun, LearnsAndWritesAModelFileOfTheLoggedScore) {
 TEST(SequenceRun, BadSettingsLeaveNoFolder) {
   const testing::TempDir dir;
   const fs::path out = dir.path() / "run", data = write_table(dir.path() / "data", 48);
-  const auto says = [&](const json& change, const std::string& words) {
+  const auto expect_message = [&](const json& change, const std::string& words) {
     const std::string error = error_of(out, merge(tiny_values(data), change));
     EXPECT_TRUE(mentions(error, words)) << error;
     EXPECT_FALSE(fs::exists(out)) << change;
   };
-  says({{"data", (dir.path() / "nothing").string()}}, "nothing");
-  says({{"positions", "learned"}, {"model_options", {{"max_length", 5}}}},
-       "5 learned positions; cut them with max_length 5");
-  says({{"model_options", {{"vocab", 100}}}}, "100 tokens but");
-  says({{"model_options", {{"classes", 3}}}}, "3 classes but the data has 2");
-  says({{"model_options", {{"pairs", true}}}}, "holds single sequences");
-  says({{"batch", 65536}, {"dim", 4096}, {"heads", 4}}, "of memory and the machine has");
-  says({{"batch", 37}}, "An epoch has 0 batches");
-  says({{"bound_every_steps", 1}}, "bound_every_steps");
+  expect_message({{"data", (dir.path() / "nothing").string()}}, "nothing");
+  expect_message({{"positions", "learned"}, {"model_options", {{"max_length", 5}}}},
+                 "5 learned positions; cut them with max_length 5");
+  expect_message({{"model_options", {{"vocab", 100}}}}, "100 tokens but");
+  expect_message({{"model_options", {{"classes", 3}}}}, "3 classes but the data has 2");
+  expect_message({{"model_options", {{"pairs", true}}}}, "holds single sequences");
+  expect_message({{"batch", 65536}, {"dim", 4096}, {"heads", 4}}, "of memory and the machine has");
+  expect_message({{"batch", 37}}, "An epoch has 0 batches");
+  expect_message({{"bound_every_steps", 1}}, "bound_every_steps");
   EXPECT_TRUE(mentions(
       error_of(out, {{"from", (dir.path() / "no.safetensors").string()}, {"data", data.string()}}),
       "no.safetensors"));

@@ -13,7 +13,7 @@
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
-#include "tost/train/shared_batch.h"
+#include "tost/train/shared_step.h"
 
 namespace tost {
 namespace {
@@ -33,7 +33,7 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
   for (const char* key : {"vocab", "pairs", "dim", "depth", "heads", "mlp_hidden", "qkv_bias",
                           "positions", "pool", "hybrid_every", "hybrid_mixer", "max_length"}) {
     if (before[key] == after[key]) continue;
-    // Without a table of positions it is a limit of data alone.
+    // Without a table of positions it only limits the data.
     if (std::string_view(key) == "max_length" && from.positions != "learned") continue;
     fail_usage("'", config.from, "' was trained with ", key, " ", json_text(before[key]),
                " and cannot continue with ", json_text(after[key]), "; leave the setting out.");
@@ -41,7 +41,7 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
   return changed;
 }
 
-// What the data decides, unless model_options did: then it must fit.
+// Settings that follow from the data. If model_options set them, they must fit it.
 void fit_to_data(const SequenceTrainConfig& config, const SequenceDataset& train,
                  SequenceConfig& model) {
   const SequenceCoding coding = train.coding();
@@ -176,11 +176,11 @@ void SequenceTask::start_epoch(int64_t epoch, int64_t first_batch) {
       .shuffle = true, .length_groups = config_.length_groups, .seed = uint64_t(config_.seed)};
   feed_.reset();
   const auto all = sequence_batches(*train_, config_.batch, order, epoch, /*drop_last=*/true);
-  std::vector<std::vector<int64_t>> mine;
+  std::vector<std::vector<int64_t>> local;
   for (int64_t i = share_.next(first_batch); i < std::ssize(all); i = share_.next(i + 1)) {
-    mine.push_back(all[size_t(i)]);
+    local.push_back(all[size_t(i)]);
   }
-  feed_ = std::make_unique<SequenceFeed>(train_, std::move(mine), /*first=*/0);
+  feed_ = std::make_unique<SequenceFeed>(train_, std::move(local), /*first=*/0);
 }
 
 double SequenceTask::wait_seconds() const {
@@ -254,12 +254,12 @@ void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& len
 
 TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch) {
   const int64_t all = batch.labels.size(0), rows = share.rows(all);
-  std::vector<torch::Tensor> mine =
+  std::vector<torch::Tensor> local =
       rows_of(share, {batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
                       needed_lengths(batch.second, batch.second_lengths), batch.labels});
-  take_tokens(share, mine[0], mine[1]);
-  take_tokens(share, mine[2], mine[3]);
-  return {mine, rows, double(rows) / double(all * share.token_parts)};
+  take_tokens(share, local[0], local[1]);
+  take_tokens(share, local[2], local[3]);
+  return {local, rows, double(rows) / double(all * share.token_parts)};
 }
 
 }  // namespace tost

@@ -28,12 +28,12 @@ void add_sequence_model_fields(FieldTable<S>& t) {
                "none)");
 }
 
-std::string kept_sequence_data(const std::string& data) {
+std::string stored_sequence_data(const std::string& data) {
   return means_generated(data, "auto") ? data : absolute_where_found(data);
 }
 
 void add_sequence_data_fields(FieldTable<S>& t) {
-  t.path("data", &S::data, kept_sequence_data, kWarn, "file or folder; or generated: listops")
+  t.path("data", &S::data, stored_sequence_data, kWarn, "file or folder; or generated: listops")
       .choice("data_format", &S::data_format, {"auto", "listops", "text", "retrieval", "pixels"},
               kFixed, "format of the data")
       .integer("max_length", &S::max_length, 0, kMany, kFixed,
@@ -66,7 +66,7 @@ FieldTable<S> make_sequence_fields() {
                "steps between evaluations (0: evaluate_every)");
 }
 
-// What each field of SequenceConfig that is also a setting of its own is for.
+// The help of each field of SequenceConfig that is also a setting.
 const std::vector<std::pair<const char*, const char*>>& sequence_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"dim", "width"},

@@ -23,8 +23,8 @@ struct SequenceTrainConfig : LoopConfig {
 
   std::string data = "listops";
   std::string data_format = "auto";
-  // Sequences are cut to this many tokens, and the model is made for them unless model_options says
-  // otherwise; 0: nothing is cut.
+  // Sequences are cut to this many tokens, and the model is made for them unless model_options sets
+  // another length; 0: nothing is cut.
   int64_t max_length = 0;
   double holdout = -1;
   int64_t data_seed = 0;

@@ -44,7 +44,7 @@ class BenchVision : public BenchModel {
         fail_precision(kind(), engine, precision);
       }
       auto made = std::make_shared<VisionEngine>(*model_, precision);
-      model_.reset();  // the engine has weights of its own; the mixers it shares it holds
+      model_.reset();  // the engine has a copy of the weights, and holds the mixers that it shares
       runner.weight_bytes = weights_ * facts_of(precision).bits / 8;
       runner.run = [made, input] {
         const torch::InferenceMode no_grad;
@@ -84,7 +84,7 @@ ModelInfo info_of_preset(const VisionConfig& config) {
 }
 
 // Batch norms take the statistics of two random pictures.
-void settle_batch_norms(ImageClassifier& model) {
+void update_batch_norms(ImageClassifier& model) {
   const torch::NoGradGuard no_grad;
   std::vector<std::pair<torch::nn::BatchNorm2dImpl*, std::optional<double>>> norms;
   for (const auto& module : model.modules(/*include_self=*/false)) {
@@ -122,7 +122,7 @@ std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch
   const auto is_class_qkv = [](const std::string& name) {
     return starts_with(name, "cls_attn_blocks.") && ends_with(name, "attn.qkv");
   };
-  // The class token alone asks in class attention; keys and values are made of every token.
+  // In class attention only the class token has queries; every token has keys and values.
   const int64_t dim = model.config().dim;
   for (int64_t i = 0; i < model.config().class_blocks; ++i) {
     products.push_back({.rows = batch, .inputs = dim, .outputs = 3 * dim});
@@ -147,7 +147,7 @@ std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bo
   config.drop_path = 0;
   auto model = make_image_classifier(config);
   show_every_layer(*model);
-  settle_batch_norms(*model);
+  update_batch_norms(*model);
   return std::make_unique<BenchVision>(std::move(model), info_of_preset(config));
 }
 

@@ -11,8 +11,8 @@ namespace tost {
 
 namespace {
 
-// Far above any model of the paper (width 768, depth 24), far below what would overflow or exhaust
-// memory on a hostile file's say-so.
+// Far above any model of the paper (width 768, depth 24), far below sizes of a hostile file that
+// would overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000,
                   kMaxRegisters = 64;
 constexpr double kMaxParameters = 2e10;

@@ -1,5 +1,5 @@
-// What an image classifier is made of, its checks and its JSON form (kept in model files and run
-// directories).
+// The configuration of an image classifier, its checks and its JSON form (stored in model files and
+// run folders).
 #pragma once
 
 #include <cstdint>

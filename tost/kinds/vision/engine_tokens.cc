@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tost/base/rounding.h"
+#include "tost/base/checked.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
 #include "tost/kernels/work_times.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/base/rounding.h"
 
 namespace tost {
 namespace {

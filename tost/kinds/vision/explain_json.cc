@@ -1,3 +1,4 @@
+// The JSON of a report on an image classifier.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,7 @@ using torch::Tensor;
 
 constexpr int64_t kPictureSide = 384;
 
-// Nine significant digits hold a float32 exactly, so that the order of memberships is kept.
+// Nine significant digits represent a float32 exactly, so the order of memberships does not change.
 json as_float32(const Tensor& tensor) {
   return nested(tensor, [](double value) {
     char buffer[32];

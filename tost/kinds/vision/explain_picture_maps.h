@@ -1,4 +1,4 @@
-// What a network does to one picture: its predictions, memberships, attention and token norms.
+// Maps of a network on one picture: predictions, memberships, attention and token norms.
 #pragma once
 
 #include <cmath>
@@ -14,13 +14,13 @@
 
 namespace tost {
 
-// A picture as a network sees it, with what is known about it.
+// A picture as input of a network, with its metadata.
 struct PictureInput {
   std::string name;               // the file, or its place in the data
   std::string truth;              // class it belongs to; "" unknown
-  int64_t width = 0, height = 0;  // as it was found
-  Image seen;                     // what the network gets, before normalisation
-  bool resized = false;           // `seen` has another size than what was found
+  int64_t width = 0, height = 0;  // the file's picture
+  Image seen;                     // the network's input, before normalisation
+  bool resized = false;           // `seen` has another size than the file
   torch::Tensor tensor;           // [C, S, S] float32, normalised
 };
 
@@ -39,7 +39,7 @@ TokenMask object_tokens(const ImageDataset& data, int64_t index, const Preproces
                         int64_t rows, int64_t columns);
 
 // One entry a layer; tensors the mixer does not give are undefined. N = rows x columns patches,
-// row-major. float64 unless said otherwise.
+// row-major. float64 unless noted.
 struct PictureLayer {
   torch::Tensor memberships;     // Π [H, N], sums to 1 over heads
   torch::Tensor likeliest;       // the head of the largest membership, from 0 [N] int64
@@ -60,10 +60,10 @@ struct PictureMaps {
   std::vector<torch::Tensor> class_attention, class_on_itself;
 };
 
-// `model` is in evaluation mode; its input is the model's own size.
+// `model` is in evaluation mode; the picture has the model's input size.
 PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input);
 
-// What was seen on a GPU, on the CPU.
+// Moves the traces from a GPU to the CPU.
 void move_to_cpu(VisionTrace& trace);
 
 }  // namespace tost

@@ -29,7 +29,7 @@ PictureSummary summary_of(const PictureMaps& maps) {
   return summary;
 }
 
-// Where pictures come from: files, or evenly spaced ones of the data.
+// The origin of the pictures: files, or evenly spaced ones of the data.
 struct PictureSource {
   int64_t count = 0;
   std::function<PictureInput(int64_t)> read;
@@ -183,7 +183,7 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kBatch = 8;
-constexpr int64_t kMostFeatures = int64_t{48} << 20;  // numbers kept for the segmentation scores
+constexpr int64_t kMaxFeatures = int64_t{48} << 20;  // numbers stored for the segmentation scores
 
 // Features of pictures with an object, in float32, as long as there is room.
 class SegmentationSums {
@@ -220,15 +220,15 @@ class SegmentationSums {
     const int64_t patches = int64_t(mask.size());
     layers_.resize(trace.blocks.size());
     const int64_t numbers = int64_t(layers_.size()) * patches * 3 * info_.config.dim;
-    if ((int64_t(truth_.size()) + 1) * numbers > kMostFeatures) return;
+    if ((int64_t(truth_.size()) + 1) * numbers > kMaxFeatures) return;
     truth_.push_back(std::move(mask));
-    const auto kept = [&](const Tensor& traced, int64_t dim) {
+    const auto by_row = [&](const Tensor& traced, int64_t dim) {
       return traced.defined() ? traced[in_batch].narrow(dim, 0, patches).clone() : Tensor();
     };
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
       const BlockTrace& seen = trace.blocks[layer];
       layers_[layer].push_back(
-          {kept(seen.mixer.pi, 1), kept(seen.mixer.w, 0), kept(seen.output, 0)});
+          {by_row(seen.mixer.pi, 1), by_row(seen.mixer.w, 0), by_row(seen.output, 0)});
     }
   }
 

@@ -1,5 +1,5 @@
-// Everything a report on an image classifier says, as numbers; its JSON is made from
-// this alone, and its page from the JSON.
+// All numbers of a report on an image classifier. Its JSON contains exactly these, and its page
+// shows the JSON.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ namespace tost {
 // Do memberships find the object? Scores against known masks, with those of chance and k-means.
 //
 // A candidate mask is "the tokens whose most likely head is k", "the tokens whose membership in k
-// is above its mean over the picture", or the complement of either (a head may well stand for the
+// is above its mean over the picture", or the complement of either (a head may well represent the
 // background). The candidate is chosen on one half of the pictures, by its mean intersection over
 // union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
 // are heads, its centres come from the first half too, and its clusters and their complements are
-// candidates by the same rule. The layer is chosen like the candidate, so that the best of the
-// heads and the best of k-means meet on equal terms.
+// candidates by the same rule. The layer is chosen like the candidate, so that the best head and
+// the best of k-means are chosen in the same way.
 //
 // One picture's tokens in one layer.
 struct SegmentationSample {
@@ -41,7 +41,7 @@ struct SegmentationSample {
 // The chosen candidate and its score on the other half.
 struct MaskScore {
   int64_t group = 0;             // head or cluster, from 1; 0: no score
-  bool complement = false;       // the mask is what the group leaves out
+  bool complement = false;       // the mask is the complement of the group
   double chosen = std::nan("");  // IoU on the half that chose
   double iou = std::nan("");
   double deviation = std::nan("");  // over pictures
@@ -93,7 +93,7 @@ Spread paired_difference(const MaskScore& first, const MaskScore& second);
 // The tokens where at least half of the even pictures have the object, scored on the odd ones.
 MaskScore score_average_object(const std::vector<TokenMask>& truth);
 
-// What the layers of an image classifier do on average over the pictures of a data set's split.
+// Average effects of an image classifier's layers over the pictures of a split.
 struct SplitStatistics {
   std::string split;
   int64_t pictures = 0, right = 0;  // right: whose most likely class is theirs
@@ -103,7 +103,7 @@ struct SplitStatistics {
 
 struct StatisticsOptions {
   int64_t samples = 256;
-  bool full = true;      // false: the compression curve and entropies alone
+  bool full = true;      // false: only the compression curve and entropies
   bool bound = false;    // fill RateGap
   bool segment = false;  // the data has masks, and scores are wanted
   uint64_t seed = 0;
@@ -152,7 +152,7 @@ struct VisionExplainOptions {
   int64_t shown = 8;  // pictures in full, at most; fewer where their maps are large
   std::shared_ptr<const ImageDataset> train, held;  // either may be missing
   std::string held_split;                           // its name: "validation", "test"
-  std::string data;                                 // what to call the data
+  std::string data;                                 // name of the data in the report
   std::string no_data;  // why there is none and how to get it; "" where there is
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
@@ -167,9 +167,9 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
 
 // A report as JSON: every number of its page (docs/explain.md). Layers and heads are counted from
-// 1; maps are [rows][columns]. What is not finite is null.
+// 1; maps are [rows][columns]. Numbers that are not finite are null.
 nlohmann::json to_json(const VisionReport& report);
-// Of one picture, with what the network sees of it as a PNG.
+// The JSON of one picture, with the network's input as a PNG.
 nlohmann::json to_json(const PictureMaps& maps);
 
 }  // namespace tost

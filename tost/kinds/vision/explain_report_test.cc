@@ -137,7 +137,7 @@ TEST(VisionReport, OtherMixersSayWhatIsLeft) {
   EXPECT_TRUE(to_json(*plain)["splits"][1]["layers"].empty());
 }
 
-TEST(VisionReport, RegistersStandBesideThePatches) {
+TEST(VisionReport, RegistersAreTokensNextToThePatches) {
   VisionConfig config;
   config.patch = 4;
   config.image_size = 16;
@@ -203,7 +203,7 @@ TEST(VisionReport, WithoutDataStatisticsAreLeftOut) {
   EXPECT_EQ(numbers["left_out"][0]["reason"], "There is no data; give --data.");
 }
 
-TEST(VisionReport, ClassesOfOtherNamesAreTold) {
+TEST(VisionReport, ClassesOfOtherNamesAreReported) {
   LoadedModel loaded = tiny_model();
   EXPECT_EQ(explain_vision(loaded, with_data())->class_warning, "");
   loaded.info.classes[0] = "zebra";
@@ -259,7 +259,7 @@ TEST(VisionReport, RefusesWhatDoesNotExist) {
   EXPECT_NE(refusal(options).find("nowhere.png"), std::string::npos);
 }
 
-TEST(VisionReport, StopsWhenAsked) {
+TEST(VisionReport, StopsOnRequest) {
   const std::atomic<bool> stop = true;
   VisionExplainOptions options = with_data();
   options.stop = &stop;

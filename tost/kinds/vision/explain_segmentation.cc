@@ -1,3 +1,4 @@
+// Scores memberships as segmentations: each head's mask against that of the picture's object.
 #include <algorithm>
 
 #include "tost/explain/measures.h"
@@ -8,12 +9,12 @@ namespace {
 
 using torch::Tensor;
 
-// Even pictures choose, odd ones score.
+// Pictures of even index select heads; those of odd index score the selection.
 constexpr bool chooses(size_t picture) {
   return picture % 2 == 0;
 }
 
-constexpr int64_t kMostFitted = 20'000;  // tokens that the centres of k-means are fitted to
+constexpr int64_t kMaxFitted = 20'000;  // tokens that the centres of k-means are fitted to
 
 std::vector<double> doubles(const Tensor& values) {
   const auto flat = values.to(torch::kDouble).contiguous();
@@ -97,7 +98,7 @@ MaskScore score_k_means(const std::vector<Tensor>& features, const std::vector<T
     if (chooses(i)) fitted.push_back(features[i]);
   }
   auto points = torch::cat(fitted);
-  const int64_t step = (points.size(0) + kMostFitted - 1) / kMostFitted;
+  const int64_t step = (points.size(0) + kMaxFitted - 1) / kMaxFitted;
   points = points.slice(0, 0, points.size(0), step);
   const KMeans means = k_means(points, {.clusters = clusters, .seed = seed});
   std::vector<Tensor> labels;

@@ -7,9 +7,9 @@
 
 namespace tost {
 
-// Heads come from the weights where these show them, else from the presets of the name that the
-// facts give, whatever its size; sides and normalisation from the facts, else 224 and on. To be
-// checked by validate(). Throws a data Error that says what the file does not tell.
+// Heads come from the weights where these show them, else from the preset that the facts name, of
+// any size. Sides and normalisation come from the facts, else they are 224 and on. To be checked by
+// validate(). Throws a data Error that names what the file does not contain.
 VisionConfig foreign_vision_config(const ForeignModel& weights, const ModelFacts& facts);
 
 }  // namespace tost

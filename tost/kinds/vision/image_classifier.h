@@ -12,10 +12,10 @@
 
 namespace tost {
 
-// Intermediate results of a forward pass; what a model or mixer does not have stays empty or
-// undefined. Tensors are not detached: run under NoGradGuard to
-// look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them);
-// the R registers of a model that has them follow the patches in M = N + R tokens.
+// Intermediate results of a forward pass; parts that a model or mixer does not have stay empty or
+// undefined. Tensors are not detached: run under NoGradGuard to look, without it to differentiate.
+// Patch tokens are row-major over rows x columns (N of them); the R registers of a model that has
+// them follow the patches in M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R
@@ -35,7 +35,7 @@ class ImageClassifier : public torch::nn::Module {
   // training). Throws a data Error when the images do not fit the model.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 
-  // The same logits, and what was seen on the way. Replaces the content of `trace`.
+  // The same logits, and the intermediate results. Replaces the content of `trace`.
   virtual torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) = 0;
 
   const VisionConfig& config() const { return config_; }

@@ -13,7 +13,7 @@
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
-#include "tost/testing/autocast.h"
+#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {
@@ -197,7 +197,7 @@ TEST_F(Registers, AddTheirNumbersWorkAndState) {
   EXPECT_EQ(cost(with) - cost(without), 3 * 2 * (2 * 64 * 64 + 64 + 8 * 64 * 64));
 }
 
-TEST_F(Registers, StandBehindThePatchesInEveryBlockAndNotInClassAttention) {
+TEST_F(Registers, FollowThePatchesInEveryBlockAndNotInClassAttention) {
   const auto model = make(3, "tssa");
   const auto images = images_for(model->config());
   VisionTrace trace;

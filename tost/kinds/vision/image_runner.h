@@ -23,7 +23,7 @@ namespace tost {
 class ImageRunner {
  public:
   // `model` is in evaluation mode and outlives the runner. `engine`: through VisionEngine where it
-  // supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage Error
+  // supports the model. precision: fp32, bf16 or, only by the engine, int8; throws a usage Error
   // for other names and for int8 without the engine.
   ImageRunner(ImageClassifier& model, Precision precision, bool engine);
 
@@ -66,7 +66,7 @@ struct EvalResult {
 };
 
 // Epoch 0 of `loader` (made with train = false) through the model in evaluation mode, without
-// gradients; the model's mode is put back. Nothing when `stop` ended it. Throws a usage Error when
+// gradients; the model's mode is restored. Nothing when `stop` ended it. Throws a usage Error when
 // the data has another number of classes than the model, a data Error for an unreadable image.
 // Deterministic. With a group, the result is that of all processes.
 std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,

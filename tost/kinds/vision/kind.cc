@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr char kOptions[] = "model_options";
 
-// A typing error in model_options would else show in the first run alone, once for every run.
+// Without this check a typing error in model_options would show only in the first run.
 void check_model_options(const nlohmann::json& config) {
   const auto model = config.value("model", std::string("tost_nano_p4"));
   const auto options = config.value(kOptions, nlohmann::json::object());
@@ -55,7 +55,7 @@ OpenedModel open_vision(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
-// Names alone: evaluate() refuses another number of classes.
+// Only names are checked: evaluate() refuses another number of classes.
 void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
                        const ScoreRequest& request) {
   const auto& classes = dataset.classes();
@@ -123,11 +123,11 @@ PredictReport predict_vision(const PredictRequest& request) {
   return {loaded.file, predict_images(*loaded.model, loaded.info, request.pictures, options)};
 }
 
-// The data of the statistics: that of the request, else what the run was trained on. Nothing where
+// The data of the statistics: that of the request, else the training data of the run. Nothing where
 // neither is known.
 std::optional<DataSpec> explained_data(const ExplainRequest& request, const fs::path& file) {
   const auto config = run_config(vision_train_form(), file);
-  // The run's own data keeps the run's settings (the side of shapes, the held-out share).
+  // The run's data is read with the run's settings (the side of shapes, the held-out share).
   if (!request.data.empty() && (!config || !same_path(config->data, request.data))) {
     return DataSpec{.path = request.data, .format = request.data_format};
   }

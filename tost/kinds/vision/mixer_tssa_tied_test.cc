@@ -67,8 +67,8 @@ TEST(TssaTied, EqualsItsDefinition) {
   auto wanted = torch::zeros({kTokens, kDim}, torch::kDouble);
   for (int64_t k = 0; k < kHeads; ++k) {
     const auto moment = torch::matmul(pi[k], w[k].square()) / pi[k].sum();
-    const auto kept = w[k] * pi[k].unsqueeze(1) / (1 + moment);
-    wanted -= 1.3 * torch::matmul(kept, u[k].t());
+    const auto weighted = w[k] * pi[k].unsqueeze(1) / (1 + moment);
+    wanted -= 1.3 * torch::matmul(weighted, u[k].t());
   }
   MixerTrace trace;
   EXPECT_LT(largest(mixer->forward(x, {.trace = &trace})[0] - wanted), 1e-13);

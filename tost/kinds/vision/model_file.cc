@@ -60,8 +60,8 @@ Preprocess preprocess_from_json(const json& object, const std::string& where) {
               where);
   return read_from(where, [&] {
     Preprocess p;
-    p.size = whole_number(object["size"]);
-    p.channels = whole_number(object["channels"]);
+    p.size = json_integer(object["size"]);
+    p.channels = json_integer(object["channels"]);
     object["resize"].get_to(p.resize);
     object["crop_ratio"].get_to(p.crop_ratio);
     object["interpolation"].get_to(p.interpolation);

@@ -16,8 +16,7 @@
 
 namespace tost {
 
-// What a model file says about itself in addition to its weights, so that the file alone is enough
-// to use it.
+// The description in a model file, so that the model can be used from one file.
 struct ModelInfo {
   VisionConfig config;
   std::vector<std::string> classes;  // by label; config.classes of them
@@ -39,7 +38,7 @@ std::map<std::string, std::string> to_metadata(const ModelInfo& info);
 struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
   ModelInfo info;
-  std::filesystem::path file;              // what was read
+  std::filesystem::path file;              // the file read
   Precision precision = Precision::kFp32;  // that the file holds its weights in (quantized_file.h)
 };
 
@@ -52,11 +51,11 @@ LoadedModel load_model_file(const std::filesystem::path& path, Weights weights =
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
                      const ModelInfo& info);
 
-// Reads weights that others have saved (foreign_source.h).
-// Throws data Errors in one sentence that names the file, and the tensor where one does not fit.
-// Where the file does not say how pictures are prepared, they are as by the official evaluation
-// command: the shorter side to args.input_size (224 without), bicubic, the central square,
-// ImageNet's mean and deviation. Classes without names are called "0", "1", ….
+// Reads weights that others have saved (foreign_source.h). Throws data Errors in one sentence that
+// names the file, and the tensor where one does not fit. If the file does not describe the
+// preprocessing, it is that of the official evaluation command: the shorter side to args.input_size
+// (224 without), bicubic, the central square, ImageNet's mean and deviation. Classes without names
+// are called "0", "1", ….
 LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
 
 }  // namespace tost

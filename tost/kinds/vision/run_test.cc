@@ -79,7 +79,7 @@ TEST(VisionRun, ResumedInTheMiddleOfAnEpochEqualsUninterrupted) {
   expect_same_weights(latest(whole), latest(parts));
 }
 
-TEST(VisionRun, RunFoldersAreNotOverwrittenUnasked) {
+TEST(VisionRun, RunFoldersAreNotOverwrittenWithoutTheFlag) {
   const testing::TempDir dir;
   const fs::path out = dir.path() / "run";
   json values = tiny_values();
@@ -226,7 +226,7 @@ TEST(VisionRun, BadSettingsLeaveNoFolder) {
   }
 }
 
-TEST(VisionRun, NothingToValidateOnIsSaid) {
+TEST(VisionRun, MissingValidationIsReported) {
   const testing::TempDir dir;
   for (const char* name : {"a", "b"}) {
     make_directories(dir.path() / "data/train" / name);

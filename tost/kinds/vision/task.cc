@@ -13,7 +13,7 @@
 #include "tost/nn/metrics.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/metadata.h"
-#include "tost/train/shared_batch.h"
+#include "tost/train/shared_step.h"
 
 namespace tost {
 namespace {
@@ -38,10 +38,10 @@ VisionConfig with_options(VisionConfig config, const nlohmann::json& options) {
 
 VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig base,
                                 const ImageDataset& train) {
-  const bool own_channels = config.from.empty();
+  const bool new_model = config.from.empty();
   base.image_size = input_side(config, base, train);
   base.classes = int64_t(train.classes().size());
-  if (own_channels) base.in_channels = train.channels();
+  if (new_model) base.in_channels = train.channels();
   if (config.drop_path >= 0) base.drop_path = config.drop_path;
   if (!config.mixer.empty() && base.architecture != "linear") base.mixer = config.mixer;
   base = with_options(base, config.model_options);
@@ -55,8 +55,8 @@ VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig ba
 
 // Architecture: that of `from`, the description of config.from, or the preset where it is null;
 // then classes, channels and side of the data, then mixer, image_size, drop_path, and model_options
-// above all. Preprocessing: the data's own mean and deviation, or when fine-tuning with as many
-// channels those the weights were trained with. Throws a usage Error with the reason where they do
+// above all. Preprocessing: the data's mean and deviation, or, when fine-tuning with as many
+// channels, those the weights were trained with. Throws a usage Error with the reason where they do
 // not fit.
 ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from,
                           const ImageDataset& train) {

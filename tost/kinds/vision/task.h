@@ -40,7 +40,7 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
   int64_t evaluation_reads() const override { return eval_loader_->batches_per_epoch(); }
   BestMetric best_metric() const override { return {"top1", true}; }
-  // Of pictures spread evenly over the scored split, the same at every call.
+  // Measured on pictures spread evenly over the scored split, the same at every call.
   nlohmann::json measure_bound() override;
   std::vector<std::string> take_messages() override;
 

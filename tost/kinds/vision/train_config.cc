@@ -24,12 +24,12 @@ void add_vision_model_fields(FieldTable<V>& t) {
       .object("model_options", &V::model_options, kFixed, "further model fields, as in model.json");
 }
 
-std::string kept_picture_data(const std::string& data) {
+std::string stored_picture_data(const std::string& data) {
   return data == "shapes" ? data : absolute_where_found(data);
 }
 
 void add_vision_data_fields(FieldTable<V>& t) {
-  t.path("data", &V::data, kept_picture_data, kWarn, "data folder, or shapes (generated)")
+  t.path("data", &V::data, stored_picture_data, kWarn, "data folder, or shapes (generated)")
       .choice("data_format", &V::data_format, image_formats(), kFixed, "format of the data")
       .integer("data_seed", &V::data_seed, 0, kMany, kFixed, "seed of generated data")
       .integer("data_side", &V::data_side, 8, 1024, kFixed, "side of generated pictures")

@@ -19,7 +19,7 @@ struct VisionTrainConfig : LoopConfig {
   std::string from;   // a model file to fine-tune; its architecture then replaces `model`
   std::string mixer;  // "": the preset's
   int64_t image_size =
-      0;  // 0: the data's own side where it has one and the patch divides it, else the preset's
+      0;  // 0: the data's side where it has one and the patch divides it, else the preset's
   double drop_path = -1;                                    // -1: the preset's
   nlohmann::json model_options = nlohmann::json::object();  // further fields of VisionConfig
 

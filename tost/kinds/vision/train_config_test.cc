@@ -96,11 +96,11 @@ TEST(VisionTrainConfig, PathsAreKeptAbsoluteAndNamesAsTheyAre) {
   EXPECT_EQ(absolute_setting("nothing"), (root / "nothing").string());
   EXPECT_TRUE(same_path("a/../c", (root / "c").string()));
   EXPECT_FALSE(same_path("a", "c"));
-  const auto kept = [](const json& values) { return make_config(vision_train_form(), values); };
-  EXPECT_EQ(kept({{"data", "c"}}).data, (root / "c").string());
-  EXPECT_EQ(kept({{"from", "x.safetensors"}}).from, (root / "x.safetensors").string());
+  const auto read = [](const json& values) { return make_config(vision_train_form(), values); };
+  EXPECT_EQ(read({{"data", "c"}}).data, (root / "c").string());
+  EXPECT_EQ(read({{"from", "x.safetensors"}}).from, (root / "x.safetensors").string());
   make_directories("shapes");
-  EXPECT_EQ(kept({{"data", "shapes"}}).data, "shapes");
+  EXPECT_EQ(read({{"data", "shapes"}}).data, "shapes");
   fs::current_path(here);
 }
 

@@ -47,8 +47,8 @@ class FourierPosition : public torch::nn::Module {
 
   static constexpr int64_t kChannels = 64;  // of the unlearned code
 
-  // [rows * columns, C], to be added to row-major tokens. Its table is kept for the last grid
-  // asked for. Safe to call from several threads.
+  // [rows * columns, C], to be added to row-major tokens. The table of the last requested grid is
+  // cached. Safe to call from several threads.
   torch::Tensor forward(int64_t rows, int64_t columns);
 
   // The unlearned code [rows * columns, 64]: 32 channels of the row, then 32 of the column; sine
@@ -67,7 +67,7 @@ class FourierPosition : public torch::nn::Module {
 };
 
 // Class attention: queries come from the class token only, keys and values from class and patch
-// tokens. Keys `qkv` and `proj`. The full q, k, v weight is kept for checkpoints.
+// tokens. Keys `qkv` and `proj`. The full q, k, v weight is stored, as checkpoints have it.
 class ClassAttention : public torch::nn::Module {
  public:
   ClassAttention(int64_t dim, int64_t heads, bool qkv_bias);
@@ -86,11 +86,11 @@ class ClassAttention : public torch::nn::Module {
 
 // The official block has a quirk that checkpoints depend on: a normalised tensor serves as residual
 // and branch, so patch tokens change as well. With x the patch tokens and n = LN1(x), their output
-// is 2 LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token goes to c + γ₂ mlp(c)
+// is 2 LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c)
 // with c = LN2(cls + γ₁ attention).
 struct ClassState {
   torch::Tensor cls;     // [B, 1, C]
-  torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where nobody needs them
+  torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where they are not needed
 };
 
 class ClassAttentionBlock : public torch::nn::Module {
