@@ -2,17 +2,15 @@
 
 import itertools
 import json
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .spec import Fields, StudyError, did_you_mean, merge, need, setting, shown
 
 MOST_RUNS = 10_000
 
 
-@dataclass(frozen=True)
-class PlannedRun:
+class PlannedRun(NamedTuple):
     task: str
     variant: str
     seed: int

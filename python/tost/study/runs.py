@@ -16,7 +16,6 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -244,7 +243,7 @@ class Runner:
         settings = dict(run.settings)
         if run.pretrain is None:
             return settings
-        stage = replace(run, settings=run.pretrain, pretrain=None, folder=run.folder.parent / (run.folder.name + "-pretrain"))
+        stage = run._replace(settings=run.pretrain, pretrain=None, folder=run.folder.parent / (run.folder.name + "-pretrain"))
         folder = self.out / stage.folder
         done = read_record(folder)
         if done is None or done["state"] != "trained" or done["settings"] != stage.settings:

@@ -5,8 +5,7 @@ A sample is tokens and targets of one length. A target is the token that comes n
 
 import itertools
 import math
-from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -16,8 +15,7 @@ Sample = Tuple[np.ndarray, np.ndarray]
 BLANK, REPEAT, FIRST_SYMBOL = 0, 1, 2  # of copying
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """How long and how hard a sample is."""
 
     length: int
