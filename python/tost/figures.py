@@ -1,4 +1,4 @@
-"""The figures of a report as PNG and SVG, for papers: `python -m tost.figures report/report.json --out figures`.
+"""The figures of the paper from a report, as PNG and SVG: `python -m tost.figures report/report.json --out figures`.
 
 Reads the JSON of `tost explain` (docs/explain.md) and of `tost bench scaling`. Needs matplotlib and no torch.
 """
@@ -165,77 +165,6 @@ def correlations(figures, report):
                     matrix(place, found[key], f"layer {layer['layer']}, head {found['head']}", vmin=0, vmax=1)
 
 
-def spectra(figures, report):
-    if report["kind"] == "vision":
-        found = {layer["layer"]: layer for layer in report["spectra"]}
-    else:
-        found = {layer["layer"]: layer["subspaces"] for layer in report["layers"] if layer.get("subspaces")}
-    chosen = [layer for layer in report["chosen_layers"] if layer in found and found[layer]["singular_values"]]
-    if not chosen:
-        return
-    with figures.axes("spectra", 2, len(chosen), width=2.8, height=2.6) as axes:
-        for column, layer in enumerate(chosen):
-            for head in report["chosen_heads"][:8]:
-                values = found[layer]["singular_values"][head - 1]
-                axes[0][column].plot(range(1, len(values) + 1), values, label=f"head {head}")
-            axes[0][column].set(title=f"layer {layer}", xlabel="direction", ylabel="singular value of Uₖ", ylim=(0, None))
-            shown = matrix(axes[1][column], found[layer]["overlap"], "overlap of heads", vmin=0, vmax=1)
-            shown.figure.colorbar(shown, ax=axes[1][column], shrink=0.8)
-        axes[0][0].legend(fontsize=6)
-    curves(figures, "sum-spectra", {f"layer {layer}": found[layer]["sum_singular_values"] for layer in chosen},
-           title="Singular values of [U₁ … U_H]", xlabel="direction", ylabel="singular value", ylim=(0, None))
-
-
-def entropy(figures, report):
-    splits = [split for split in report["splits"] if split["layers"] and split["layers"][0].get("has_memberships")]
-    if not splits:
-        return
-    means = [layer["entropy"]["mean"] for layer in splits[-1]["layers"]]
-    close = all(value is not None and 0.99 < value < 1 for value in means)  # to 1, which shows only on a log axis
-    with figures.one("entropy") as axes:
-        for split in splits:
-            line(axes, split["layers"], lambda layer: {"mean": 1 - layer["entropy"]["mean"]} if close else layer["entropy"],
-                 split["split"])
-        axes.set_yscale("log" if close else "linear")
-        by_layer(axes, "Entropy of Π over heads", "1 − entropy / log H" if close else "entropy / log H")
-
-
-def norms(figures, report):
-    layers = last_layers(report, "norms")
-    if not layers:
-        return
-    with figures.one("norms") as axes:
-        if "histogram" not in layers[0]["norms"]:
-            for split in report["splits"]:
-                line(axes, split["layers"], lambda layer: layer["norms"], split["split"])
-            by_layer(axes, "Token norms after each layer", "|x|")
-            return
-        for layer in layers:
-            n = layer["norms"]
-            if layer["layer"] in report["chosen_layers"] and n["histogram"]:
-                bins = len(n["histogram"])
-                axes.plot([(i + 0.5) * n["max"] / bins for i in range(bins)],
-                          [count / n["tokens"] for count in n["histogram"]], label=f"layer {layer['layer']}")
-        axes.set(title="Token norms after a layer", xlabel="norm", ylabel="share of tokens")
-        axes.legend(fontsize=7)
-
-
-def segmentation(figures, report):
-    scores = report["splits"][-1].get("segmentation") if report["splits"] else None
-    if not scores or scores["pictures"] < 2:
-        return
-    with figures.one("segmentation") as axes:
-        for key, value, label, style in (("best_hard", "iou", "most likely head", "-"), ("best_soft", "iou", "membership above its mean", "-"),
-                                         ("k_means_on_projected", "iou", "k-means, projected tokens", "-"),
-                                         ("k_means_on_output", "iou", "k-means, layer output", "-"),
-                                         ("best_hard", "chance", "most likely head's size at random", "--")):
-            line(axes, scores["layers"], lambda layer, key=key, value=value: layer[key] and {"mean": layer[key][value]}, label, linestyle=style)
-        if scores["average_object"]:
-            axes.axhline(number(scores["average_object"]["iou"]), color="grey", linestyle=":", label="average object")
-        by_layer(axes, "Match with the object", "IoU")
-        axes.set_ylim(0, None)
-
-
 def picture(figures, report, index):
     """The picture, and for each layer the memberships of the chosen heads and the most likely head."""
     from matplotlib.colors import ListedColormap
@@ -279,20 +208,6 @@ def by_distance(figures, report):
            xscale="log", yscale="log")
 
 
-def mean_membership(figures, report):
-    layers = last_layers(report, "mean_membership")
-    if not layers:
-        return
-    rows = [[number(v) for v in layer["mean_membership"]] for layer in layers]
-    with figures.one("mean-membership") as axes:
-        shown = axes.imshow(rows, cmap="viridis", aspect="auto")
-        axes.set(title="Mean membership of each head", xlabel="head", ylabel="layer")
-        axes.set_xticks(range(len(rows[0])), [head + 1 for head in range(len(rows[0]))])
-        axes.set_yticks(range(len(rows)), [layer["layer"] for layer in layers])
-        axes.grid(False)
-        axes.figure.colorbar(shown)
-
-
 def surprisal(figures, report):
     losses = report["passage"]["token_loss"]
     if not losses:
@@ -332,8 +247,8 @@ def scaling(figures, report):
 
 DRAWINGS = {
     "scaling": (scaling,),
-    "vision": (compression, bound, correlations, spectra, norms, entropy, segmentation),
-    "language": (compression, bound, correlations, spectra, norms, surprisal, by_distance, mean_membership),
+    "vision": (compression, bound, correlations),
+    "language": (compression, bound, correlations, surprisal, by_distance),
 }
 
 
