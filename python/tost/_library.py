@@ -181,8 +181,6 @@ def available():
 
 # Asked once: compilers cannot follow the question.
 _devices = {"cpu", "meta"} if available() else set()
-if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", "CUDA"):
-    _devices.add("cuda")
 _limits = {}  # by type of device: whether the kernels take these inputs
 _kept = []  # registrations, which last as long as these objects
 

@@ -16,9 +16,6 @@ namespace tost {
 bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 
-// The numbers of all processes, in the order of their ranks. Processes may have different counts.
-std::vector<int64_t> gather_all(Group& group, const std::vector<int64_t>& local);
-
 // Sums over the processes of `group`, which must outlive all tensors computed with them. Every use
 // is collective, in backward too.
 TokenSums token_sums(Group& group);

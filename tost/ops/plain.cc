@@ -8,15 +8,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <limits>
 #include <vector>
-
-#include "tost/kernels/tssa_causal.h"
 
 namespace tost {
 
@@ -101,26 +96,28 @@ Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTenso
   });
 }
 
-// The biases of `tokens` positions from `position` on, [H, T, 1], 0 after the last.
-Tensor bias_of_tokens(const Tensor& denom_bias, int64_t position, int64_t tokens) {
-  const int64_t length = denom_bias.size(1);
-  const int64_t begin = std::min(position, length);
-  const int64_t count = std::min(tokens, length - begin);
-  return at::constant_pad_nd(denom_bias.narrow(1, begin, count), {0, 0, 0, tokens - count});
+// The biases of `tokens` positions from `position` on, [H, T, 1], 0 beyond the last there is.
+Tensor bias_of_tokens(const Tensor& denom_bias, const c10::SymInt& position,
+                      const c10::SymInt& tokens) {
+  const auto length = denom_bias.sym_size(1);
+  const auto begin = position.min(length);
+  const auto count = tokens.min(length - begin);
+  return at::constant_pad_nd_symint(denom_bias.narrow_symint(1, begin, count),
+                                    {0, 0, 0, tokens - count});
 }
 
 // Sums [B, C] or [B, H] of a state as [B, H, 1, n].
-Tensor per_head(const Tensor& sums, int64_t heads) {
-  return sums.reshape({sums.size(0), heads, 1, sums.size(1) / heads});
+Tensor per_head(const Tensor& sums, const c10::SymInt& heads) {
+  return sums.reshape_symint({sums.sym_size(0), heads, 1, sums.sym_size(1) / heads});
 }
 
 // `before` [B, 2 C + H] is the state before the first token.
 Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, const Tensor& before,
-               int64_t position, const TokenSums* places) {
-  const int64_t channels = w.size(2), heads = temp.size(0);
+               const c10::SymInt& position, const TokenSums* places) {
+  const auto channels = w.sym_size(2), heads = temp.sym_size(0);
   const auto x = by_head(w, heads);
-  // Sums of q, Pi q and Pi, in the order of the formula.
-  const auto states = before.split_with_sizes({channels, channels, heads}, 1);
+  // Of q, Pi q and Pi, in the order in which the formula sums them.
+  const auto states = before.split_with_sizes_symint({channels, channels, heads}, 1);
   size_t next = 0;
   const auto sum = [&](const std::vector<Tensor>& terms) {
     std::vector<Tensor> sums, here;
@@ -133,7 +130,7 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + earlier[i];
     return sums;
   };
-  const auto bias = bias_of_tokens(denom_bias.to(x.scalar_type()), position, w.size(1));
+  const auto bias = bias_of_tokens(denom_bias.to(x.scalar_type()), position, w.sym_size(1));
   return formula(x, temp, {}, sum, [&](const Tensor& q, const Tensor& energy) {
     return (q / energy.clamp_min(1e-12) + bias).sum(-1);  // the bias acts P times
   });
@@ -141,49 +138,24 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
 
 Tensor state_or_zeros(const Tensor& w, const Tensor& temp, const OptionalTensor& state) {
   if (is_defined(state)) return state->detach();
-  return at::zeros({w.size(0), 2 * w.size(2) + temp.size(0)}, w.options().dtype(at::kDouble));
+  return at::zeros_symint({w.sym_size(0), 2 * w.sym_size(2) + temp.sym_size(0)},
+                          w.options().dtype(at::kDouble));
 }
 
 // The state after the last token.
 Tensor state_after(const Formula& f, const Tensor& before) {
   const auto total = [&](const Tensor& terms) {
-    const auto sum = terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble);
-    return sum.reshape({before.size(0), f.pi.size(1) * (terms.dim() == 4 ? terms.size(3) : 1)});
+    return terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble).flatten(1);
   };
   return before + at::cat({total(f.q), total(f.weighted), total(f.pi)}, 1);
-}
-
-// The gradients of `inputs` through the outputs of `form`. The operators call this below autograd,
-// so it enables autograd.
-template <class Form>
-variable_list gradients(const Form& form, variable_list inputs, const OptionalTensor& grad_y,
-                        const OptionalTensor& grad_pi) {
-  const auto set = c10::impl::tls_local_dispatch_key_set();
-  const c10::impl::ForceDispatchKeyGuard above(
-      set.included_, set.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  const at::AutoGradMode recorded(true);
-  for (Tensor& each : inputs) each = each.detach().requires_grad_();
-  const auto [y, pi] = form(inputs);
-  variable_list outputs, grads;
-  if (is_defined(grad_y)) outputs.push_back(y), grads.push_back(grad_y->to(y.scalar_type()));
-  if (is_defined(grad_pi)) outputs.push_back(pi), grads.push_back(grad_pi->to(pi.scalar_type()));
-  variable_list found(inputs.size());
-  if (!outputs.empty()) {
-    found = torch::autograd::grad(outputs, inputs, grads, /*retain_graph=*/{},
-                                  /*create_graph=*/false, /*allow_unused=*/true);
-  }
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (!found[i].defined()) found[i] = at::zeros_like(inputs[i]);
-    found[i] = found[i].detach().contiguous();
-  }
-  return found;
 }
 
 }  // namespace
 
 std::tuple<Tensor, Tensor> tssa_plain(const Tensor& w, const Tensor& temp,
                                       const OptionalTensor& lengths) {
-  return tssa_plain_part(w, temp, lengths, nullptr);
+  const auto [y, pi] = tssa_plain_part(w, temp, lengths, nullptr);
+  return {y.contiguous(), pi.contiguous()};
 }
 
 std::tuple<Tensor, Tensor> tssa_plain_part(const Tensor& w, const Tensor& temp,
@@ -192,74 +164,23 @@ std::tuple<Tensor, Tensor> tssa_plain_part(const Tensor& w, const Tensor& temp,
   return {by_token(f.y, w), f.pi};
 }
 
-TssaForwardResult tssa_forward_plain(const Tensor& w, const Tensor& temp,
-                                     const OptionalTensor& lengths) {
-  const Formula f = both_directions(w, temp, lengths, nullptr);
-  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), f.energy.flatten(1),
-          f.moment.flatten(1), f.members.flatten(1)};
-}
-
-std::tuple<Tensor, Tensor> tssa_backward_plain(const OptionalTensor& grad_y,
-                                               const OptionalTensor& grad_pi, const Tensor& w,
-                                               const Tensor& temp, const OptionalTensor& lengths) {
-  const auto form = [&](const variable_list& in) { return tssa_plain(in[0], in[1], lengths); };
-  const auto found = gradients(form, {w, temp}, grad_y, grad_pi);
-  return {found[0], found[1]};
-}
-
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain(const Tensor& w, const Tensor& temp,
                                                      const Tensor& denom_bias,
                                                      const OptionalTensor& state,
-                                                     int64_t position) {
-  return tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+                                                     c10::SymInt position) {
+  const auto [y, pi, after] = tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+  return {y.contiguous(), pi.contiguous(), after};
 }
 
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain_part(const Tensor& w, const Tensor& temp,
                                                           const Tensor& denom_bias,
                                                           const OptionalTensor& state,
-                                                          int64_t position, const TokenSums* sums) {
+                                                          const c10::SymInt& position,
+                                                          const TokenSums* sums) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
   const auto before = state_or_zeros(w, temp, state);
   const Formula f = causal(w, temp, denom_bias, before, position, sums);
   return {by_token(f.y, w), f.pi, state_after(f, before)};
-}
-
-TssaForwardResult tssa_causal_forward_plain(const Tensor& w, const Tensor& temp,
-                                            const Tensor& denom_bias, const OptionalTensor& state,
-                                            int64_t position) {
-  const auto before = state_or_zeros(w, temp, state);
-  const Formula f = causal(w, temp, denom_bias, before, position, nullptr);
-  // The sums before each chunk.
-  const auto carried = [&](const Tensor& terms, const Tensor& first) {
-    const auto rows = terms.transpose(1, 2).flatten(2);
-    const auto sums = at::constant_pad_nd(at::cumsum(rows, 1), {0, 0, 1, 0}) + first.unsqueeze(1);
-    return sums.slice(1, 0, rows.size(1), kernels::kCausalChunk);
-  };
-  const int64_t channels = w.size(2);
-  const auto carry = at::cat({carried(f.q, before.narrow(1, 0, channels)),
-                              carried(f.weighted, before.narrow(1, channels, channels))},
-                             2);
-  const auto pi_carry = carried(f.pi.unsqueeze(-1), before.narrow(1, 2 * channels, temp.size(0)));
-  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), state_after(f, before),
-          carry.contiguous(), pi_carry.to(at::kDouble).contiguous()};
-}
-
-std::tuple<Tensor, Tensor, Tensor> tssa_causal_backward_plain(const OptionalTensor& grad_y,
-                                                              const OptionalTensor& grad_pi,
-                                                              const Tensor& w, const Tensor& temp,
-                                                              const Tensor& denom_bias,
-                                                              int64_t position, const Tensor& carry,
-                                                              const Tensor& pi_carry) {
-  OptionalTensor state;
-  if (w.size(1) > 0) {
-    state = at::cat({carry.select(1, 0).to(at::kDouble), pi_carry.select(1, 0)}, 1);
-  }
-  const auto form = [&](const variable_list& in) -> std::tuple<Tensor, Tensor> {
-    const auto [y, pi, after] = tssa_causal_plain(in[0], in[1], in[2], state, position);
-    return {y, pi};
-  };
-  const auto found = gradients(form, {w, temp, denom_bias}, grad_y, grad_pi);
-  return {found[0], found[1], found[2]};
 }
 
 Tensor tssa_uniform(const Tensor& w, int64_t heads, const OptionalTensor& lengths,

@@ -14,15 +14,15 @@
 namespace tost {
 
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships pi
-// [B, H, N]. Half-width w is computed in float32, and pi is then float32. Source: the official
-// vision code (arXiv 2412.17810), its dropout left out. lengths [B] int64 are valid lengths: every
-// sum goes over the first lengths[b] tokens of sample b only. At the padding after them y and pi
-// are 0 for all values of w.
+// [B, H, N], both contiguous. Half-width w is computed in float32, and pi is then float32. Source:
+// the official vision code (arXiv 2412.17810), its dropout left out. lengths [B] int64 are valid
+// lengths: every sum goes over the first lengths[b] tokens of sample b only. At the padding after
+// them y and pi are 0 for all values of w.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
-// The same where w holds a part of each sample's tokens, unless sums is null; lengths are then the
-// valid lengths of these parts.
+// The same, of any strides, where w holds a part of each sample's tokens, unless sums is null;
+// lengths are then the valid lengths of these parts.
 std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
                                                    const std::optional<at::Tensor>& lengths,
                                                    const TokenSums* sums);
@@ -38,33 +38,13 @@ at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
 // state.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-    const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
+    const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);
 
 // The same where w holds a part of each sample's tokens, the first of which is at `position`. It
 // takes no state, and returns the state of the part only. Null sums: w holds all.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-    const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums);
-
-// The inner operators for inputs that no kernel supports. Forward: y, pi, and the statistics that
-// backward needs, energy [B, C], moment [B, C] and pi_sum [B, H], or those of
-// kernels/tssa_causal.h. Backward: autograd of the plain form, which needs no statistics but the
-// causal state before the first token. A missing grad counts as zero.
-using TssaForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-TssaForwardResult tssa_forward_plain(const at::Tensor& w, const at::Tensor& temp,
-                                     const std::optional<at::Tensor>& lengths);
-std::tuple<at::Tensor, at::Tensor> tssa_backward_plain(const std::optional<at::Tensor>& grad_y,
-                                                       const std::optional<at::Tensor>& grad_pi,
-                                                       const at::Tensor& w, const at::Tensor& temp,
-                                                       const std::optional<at::Tensor>& lengths);
-TssaForwardResult tssa_causal_forward_plain(const at::Tensor& w, const at::Tensor& temp,
-                                            const at::Tensor& denom_bias,
-                                            const std::optional<at::Tensor>& state,
-                                            int64_t position);
-std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_backward_plain(
-    const std::optional<at::Tensor>& grad_y, const std::optional<at::Tensor>& grad_pi,
-    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias, int64_t position,
-    const at::Tensor& carry, const at::Tensor& pi_carry);
+    const std::optional<at::Tensor>& state, const c10::SymInt& position, const TokenSums* sums);
 
 // Gradients that can be differentiated again, for operators whose backward cannot. Returns
 // dL/dinput of every input that requires it, through `outputs` of the operator's plain form. An
