@@ -103,7 +103,6 @@ Tensor mixer_by_tokens(const CausalDeltaMixer& mixer, int64_t heads, int64_t ste
 }
 
 TEST(DeltaRule, MixersMatchTheirDefinition) {
-  const torch::NoGradGuard no_grad;
   for (const int64_t range : {1, 2}) {
     for (const int64_t steps : {1, 2, 3}) {
       torch::manual_seed(6);
@@ -113,10 +112,19 @@ TEST(DeltaRule, MixersMatchTheirDefinition) {
       config.options.delta_steps = steps;
       CausalDeltaMixer mixer(config);
       mixer.to(torch::kDouble);
-      for (auto& parameter : mixer.parameters()) parameter.normal_(0, 0.5);
-      const auto x = torch::randn({1, 40, 12}, torch::kDouble);
+      for (auto& parameter : mixer.parameters()) parameter.detach().normal_(0, 0.5);
+      const auto x = torch::randn({1, 40, 12}, torch::kDouble).set_requires_grad(true);
       const auto wanted = mixer_by_tokens(mixer, 3, steps, double(range), x[0]);
-      EXPECT_TRUE(torch::allclose(mixer.forward(x, {})[0], wanted, 1e-9, 1e-9)) << steps;
+      const auto found = mixer.forward(x, {})[0];
+      EXPECT_TRUE(torch::allclose(found, wanted, 1e-9, 1e-9)) << steps;
+      auto inputs = mixer.parameters();
+      inputs.push_back(x);
+      const auto weight = torch::randn({40, 12}, torch::kDouble);
+      const auto gradients = torch::autograd::grad({found}, inputs, {weight});
+      const auto others = torch::autograd::grad({wanted}, inputs, {weight});
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        EXPECT_TRUE(torch::allclose(gradients[i], others[i], 1e-7, 1e-9)) << steps << " " << i;
+      }
       EXPECT_EQ(mixer.forward(x.narrow(1, 0, 0), {}).size(1), 0);
       const auto one = mixer.forward(x.narrow(1, 0, 1), {})[0];
       EXPECT_TRUE(torch::allclose(one, wanted.narrow(0, 0, 1), 1e-9, 1e-9)) << steps;
