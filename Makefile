@@ -5,9 +5,8 @@
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
 # make tsan     the server's tests under the thread sanitizer
-# make test-gpu the GPU's tests and compute-sanitizer over them, in the cuda build, with a summary
+# make test-gpu the GPU's tests and benches in the cuda build, with a summary
 # make test-arm the kernels' tests on 64-bit Arm: cross-compiled, under qemu
-# make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make wheel    the Python package, with kernels and without: build/python/dist
@@ -35,7 +34,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm cuda-report fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web site install format clean
 all: build
 
 setup:
@@ -80,7 +79,7 @@ tsan:
 test-gpu:
 	@if nvidia-smi -L > /dev/null 2>&1; then \
 	  $(MAKE) --no-print-directory PRESET=cuda configure && \
-	  cmake --build build/cuda -j $(JOBS) --target tost gpu_ops_tests device_tests; \
+	  cmake --build build/cuda -j $(JOBS) --target tost device_tests; \
 	fi
 	@scripts/test_gpu.sh build/cuda
 
@@ -92,9 +91,6 @@ test-arm:
 	@for room in base kernels; do \
 	  qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/tests/$${room}_tests --gtest_filter=-*DeathTest* --gtest_brief=1 || exit 1; \
 	done
-
-cuda-report:
-	@scripts/cuda_report.py build/cuda
 
 fuzz:
 	@fuzz/run.sh $(SECONDS_EACH)
@@ -143,7 +139,7 @@ install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 format:
-	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
 
 clean:
 	rm -rf build

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests that need a GPU, and compute-sanitizer over the operators': scripts/test_gpu.sh BUILD_DIR
+# The tests and benches that need a GPU: scripts/test_gpu.sh BUILD_DIR
 # Prints a summary and keeps it, with all output, in BUILD_DIR/gpu_tests. Ends with 1 where something failed.
 set -u
 build=$1
@@ -24,29 +24,12 @@ run() {
   if "$@" > "$out/$name.txt" 2>&1; then result=passed; else result=FAILED failed=1; fi
   # There is a GPU, so a torch that sees none (of an older driver, say) has not passed what it left out.
   if grep -q -e 'no CUDA device is visible' -e 'not run: no GPU' "$out/$name.txt"; then result=FAILED failed=1; fi
-  counts=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests*\./\1 passed/p; s/^\[  SKIPPED \] \([0-9]*\) tests*.*/\1 skipped/p; s/^ *\([0-9]*\) FAILED TESTS*.*/\1 failed/p; s/^=* *\(ERROR SUMMARY: .*\)/\1/p; s/^=* *\(RACECHECK SUMMARY: .*\)/\1/p' "$out/$name.txt" | paste -sd, -)
+  counts=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests*\./\1 passed/p; s/^\[  SKIPPED \] \([0-9]*\) tests*.*/\1 skipped/p; s/^ *\([0-9]*\) FAILED TESTS*.*/\1 failed/p' "$out/$name.txt" | paste -sd, -)
   say "$result  $name  $counts"
 }
 
 # Models and commands are among the tests, see tests/device_*_test.cc.
-# Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
-few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:*/both_ends:*/many_chunks:*/wide45:*/wide200:GpuOperators.*'
-
-run operators "$build/tests/gpu_ops_tests"
 run models_and_commands "$build/tests/device_tests"
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | tail -1)
-if [ -n "$sanitizer" ]; then
-  # Every tensor its own piece of memory: in torch's cached blocks a sanitizer sees no end of a tensor, and none that
-  # was never written.
-  export PYTORCH_NO_CUDA_MEMORY_CACHING=1
-  for tool in memcheck racecheck initcheck synccheck; do
-    run "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
-  done
-  unset PYTORCH_NO_CUDA_MEMORY_CACHING
-else
-  say "not run: compute-sanitizer is neither on PATH nor in /usr/local/cuda (it comes with the CUDA toolkit)"
-  failed=1
-fi
 for dtype in float32 bfloat16; do
   for form in "" --causal; do
     run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,32x4096,1x16384

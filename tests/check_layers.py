@@ -62,7 +62,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 def offences(source_dir):
     root = pathlib.Path(source_dir) / "tost"
     for path in sorted(root.rglob("*")):
-        if path.suffix not in {".h", ".cc", ".cu", ".cuh"} or path == root / "torch.h":
+        if path.suffix not in {".h", ".cc"} or path == root / "torch.h":
             continue
         layer = room_of(path.relative_to(root).as_posix())
         if layer not in DOWNSTAIRS and layer not in UPSTAIRS:

@@ -9,7 +9,7 @@ A number is raised only by a commit that does nothing else and says why.
 import pathlib
 import sys
 
-CPP = {".h", ".cc", ".cu", ".cuh"}
+CPP = {".h", ".cc"}
 WEB = {".js", ".css", ".html"}
 
 

@@ -10,10 +10,10 @@ import re
 import sys
 
 FOLDERS = ["tost", "python", "docs", "scripts", "tests", "bench", "fuzz", "examples", "cmake"]
-SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".md", ".txt", ".cmake"}
+SUFFIXES = {".h", ".cc", ".py", ".sh", ".md", ".txt", ".cmake"}
 HEADER = "| write | meaning | not | left |"
 NAMES = re.compile(r"`([^`]+)`")
-C_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+C_SUFFIXES = {".h", ".cc"}
 LITERAL = r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
 COMMENT_OR_LITERAL = re.compile(rf"//[^\n]*|{LITERAL}", re.S)
 NAME = re.compile(r"\"[^\s\"]*\"|`[^`\n]*`|--[\w-]+")

@@ -13,6 +13,8 @@
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
+#include "tost/ops/tssa.h"
+#include "tost/ops/tssa_causal.h"
 #include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
@@ -49,6 +51,42 @@ void expect_same_training(const std::shared_ptr<Model>& model, const std::shared
     if (!own.defined()) continue;
     EXPECT_EQ(own.device(), device) << item.key();
     expect_close(own, item.value().grad().to_dense(), limit, item.key());
+  }
+}
+
+// Values, gradients and a step after half of the tokens, in every dtype.
+TEST(OperatorsOnGpu, AreThePlainFormThere) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(6);
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble}) {
+    const Tensor w = torch::randn({2, 9, 6}).to(dtype), temp = torch::rand({3, 1}) + 0.5;
+    const Tensor bias = 0.1 * torch::randn({3, 7, 1}), lengths = torch::tensor({9, 4});
+    const auto run = [&](c10::Device where, torch::ScalarType type) {
+      const Tensor x = w.to(where, type).requires_grad_();
+      const Tensor t = temp.to(where).requires_grad_(), b = bias.to(where).requires_grad_();
+      const auto [y, pi] = tssa(x, t, lengths.to(where));
+      const auto [half, own, state] = tssa_causal(x.narrow(1, 0, 5), t, b);
+      const auto [step, last, after] = tssa_causal(x.narrow(1, 5, 4), t, b, state, 5);
+      EXPECT_EQ(y.scalar_type(), type);
+      const Tensor loss = y.square().sum() + pi.square().sum() + step.square().sum();
+      auto found = torch::autograd::grad({loss}, {x, t, b});
+      found.insert(found.end(), {y.detach(), pi.detach(), step.detach(), after});
+      return found;
+    };
+    // The CPU computes halves in no operator of ours.
+    const auto wanted = run(torch::kCPU, dtype == torch::kHalf ? torch::kFloat : dtype);
+    const auto found = run(device, dtype);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].device(), device);
+      const double limit = dtype == torch::kBFloat16 || dtype == torch::kHalf ? 0.02 : 1e-5;
+      expect_close(found[i].to(torch::kDouble), wanted[i].to(torch::kDouble), limit, cat(i));
+    }
+    const torch::InferenceMode no_autograd;
+    const Tensor x = w.to(device), t = temp.to(device), b = bias.to(device);
+    EXPECT_EQ(std::get<0>(tssa(x, t)).device(), device);
+    EXPECT_EQ(std::get<0>(tssa_causal(x, t, b)).device(), device);
+    EXPECT_THROW(tssa(x, temp), Error);
+    EXPECT_THROW(tssa_causal(x, t, bias), Error);
   }
 }
 

@@ -45,20 +45,6 @@ TEST(DeviceNames, AreTakenOrRefusedInOneSentence) {
   EXPECT_EQ(device_from_name("auto").is_cuda(), gpu_count() > 0);
 }
 
-TEST(GpuKernels, RunFromComputeCapability8On) {
-  for (const auto& [major, minor] : {std::pair(5, 2), {6, 1}, {7, 0}, {7, 5}}) {
-    EXPECT_FALSE(kernels_run_on(major, minor)) << major << "." << minor;
-  }
-  for (const auto& [major, minor] : {std::pair(8, 0), {8, 9}, {9, 0}, {10, 0}, {12, 1}}) {
-    EXPECT_TRUE(kernels_run_on(major, minor)) << major << "." << minor;
-  }
-  for (int64_t i = 0; i < gpu_count(); ++i) {
-    const auto gpu = gpu_facts(i);
-    if (!gpu) continue;  // the stand-in tells no facts
-    EXPECT_EQ(gpu->has_kernels, kernels_run_on(gpu->major, gpu->minor)) << gpu->name;
-  }
-}
-
 TEST(DeviceNames, OfAGpuKeepFloat32ConvolutionsFloat32) {
   TOST_TEST_GPU(device);
   for (const char* name : {"cuda", "auto"}) {

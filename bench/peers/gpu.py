@@ -131,6 +131,17 @@ def load_operators(path):
     return f"no {' or '.join(found)}"
 
 
+def add_triton():
+    """-> why the operators have no Triton kernels on the GPU, or None"""
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    try:
+        from tost import _library
+
+        return None if _library.runs_on(torch.device("cuda")) else _library.add_triton()
+    except Exception as error:  # no Triton, or one too old
+        return str(error)
+
+
 class Entry:
     def __init__(self, setting, contestant, timer, missing):
         self.name, self.times, self.error, self.failed = contestant.name, [], None, None
@@ -235,6 +246,8 @@ def main(argv=None):
     if options.device == "cuda":
         report["machine"]["gpu"] = torch.cuda.get_device_name()
     missing = load_operators(options.library)
+    if options.device == "cuda":
+        missing = missing or add_triton()
     text, undrawn = "", None
     for setting in settings(options):
         report["rows"] += measure(options, setting, missing)

@@ -167,8 +167,6 @@ def available():
 
 # Asked once: compilers cannot follow the question.
 _devices = {"cpu", "meta"} if available() else set()
-if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", "CUDA"):
-    _devices.add("cuda")
 
 
 # Those of tost/ops/schemas.h, for a package without its extension.

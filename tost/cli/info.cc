@@ -39,12 +39,6 @@ nlohmann::json describe_machine() {
   return {{"cpu", cpu_name()}, {"features", cpu_features()}, {"threads", at::get_num_threads()}};
 }
 
-// How TSSA is computed on a GPU.
-std::string gpu_path(const GpuFacts& gpu) {
-  return gpu.has_kernels ? "fused kernels, float32 arithmetic; float64 by the plain definition"
-                         : "torch's operators: the kernels need compute capability 8.0 or newer";
-}
-
 nlohmann::json describe_gpus() {
   nlohmann::json gpus = nlohmann::json::array();
   for (int64_t i = 0; i < gpu_count(); ++i) {
@@ -55,9 +49,7 @@ nlohmann::json describe_gpus() {
                     {"compute_capability", cat(gpu->major, ".", gpu->minor)},
                     {"multiprocessors", gpu->multiprocessors},
                     {"memory_bytes", gpu->memory_bytes},
-                    {"l2_bytes", gpu->l2_bytes},
-                    {"shared_bytes_per_block", gpu->shared_bytes},
-                    {"tssa", gpu_path(*gpu)}});
+                    {"l2_bytes", gpu->l2_bytes}});
   }
   return gpus;
 }
@@ -113,8 +105,7 @@ void print_gpus(const nlohmann::json& info) {
     std::cout << std::left << std::setw(12) << gpu["device"].get<std::string>() << std::right
               << gpu["name"].get<std::string>() << ", compute capability "
               << gpu["compute_capability"].get<std::string>() << ", "
-              << human_bytes(gpu["memory_bytes"].get<int64_t>()) << "\n"
-              << "  TSSA      " << gpu["tssa"].get<std::string>() << "\n";
+              << human_bytes(gpu["memory_bytes"].get<int64_t>()) << "\n";
   }
 }
 

@@ -33,8 +33,7 @@
 
 namespace tost::kernels {
 
-// float16 is known to the GPU's kernels alone.
-enum class DType : uint8_t { kFloat32, kBfloat16, kFloat16 };
+enum class DType : uint8_t { kFloat32, kBfloat16 };
 
 struct TssaShape {
   int64_t batch = 0;   // B, may be 0

@@ -18,8 +18,6 @@
 //
 // Range: E and M count as 8e37 where they are larger, so |w| sqrt(T) up to 9e18 is exact to
 // rounding. NaN in a token reaches it and all later ones of its sample.
-//
-// The arguments are plain data: pointers and sizes that any device could read.
 #pragma once
 
 #include <cstdint>

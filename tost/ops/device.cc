@@ -94,28 +94,11 @@ std::optional<GpuFacts> gpu_facts(int64_t index) {
                   .minor = found.minor,
                   .multiprocessors = found.multiProcessorCount,
                   .memory_bytes = static_cast<int64_t>(found.totalGlobalMem),
-                  .shared_bytes = static_cast<int64_t>(found.sharedMemPerBlockOptin),
-                  .l2_bytes = found.l2CacheSize,
-                  .has_kernels = kernels_run_on(found.major, found.minor)};
+                  .l2_bytes = found.l2CacheSize};
 #else
   static_cast<void>(index);
   return std::nullopt;
 #endif
-}
-
-bool gpu_has_kernels(int64_t index) {
-  int major = 0, minor = 0;
-#if defined(TOST_WITH_CUDA)
-  const int device = static_cast<int>(index);
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
-    cudaGetLastError();  // not for the next launch to find
-    return false;
-  }
-#else
-  static_cast<void>(index);
-#endif
-  return kernels_run_on(major, minor);
 }
 
 void synchronize(at::Device device) {

@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// Whether the GPU kernels and torch's CUDA libraries are part of this build.
+// Whether torch's CUDA libraries are part of this build.
 bool built_with_cuda();
 
 // GPUs that torch sees.
@@ -20,23 +20,14 @@ int64_t gpu_count();
 // GPU asked for on, float32 convolutions on all of them multiply float32, as matrix products do.
 at::Device device_from_name(const std::string& name);
 
-// Whether our kernels run on GPUs of a compute capability. On older ones everything goes through
-// torch's operators.
-constexpr bool kernels_run_on(int major, int /*minor*/) {
-  return major >= 8;
-}
-
 struct GpuFacts {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
-  int64_t memory_bytes = 0, shared_bytes = 0, l2_bytes = 0;  // shared: most of one block
-  bool has_kernels = false;                                  // kernels_run_on()
+  int64_t memory_bytes = 0, l2_bytes = 0;
 };
 // Nothing in a build without CUDA, and where the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);
-// kernels_run_on() of that GPU alone, which takes microseconds; false without CUDA.
-bool gpu_has_kernels(int64_t index);
 
 // Waits until all that was queued on the device is done.
 void synchronize(at::Device device);

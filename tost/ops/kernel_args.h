@@ -1,11 +1,9 @@
-// The arguments of the TSSA kernels from tensors, the same on every device. What the pointers point
-// to lives in the call; `empty(sizes, dtype)` makes the results.
+// What the operators tssa and tssa_causal share between the dispatcher and the kernels.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "tost/kernels/tssa_causal.h"
 #include "tost/ops/kernel_call.h"
 #include "tost/ops/plain.h"
 
@@ -20,6 +18,13 @@ c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
+// Whether the inner operators have kernels for w's device. The CPU has; another library may
+// register some for other devices, as the Python package does for GPUs.
+inline bool has_kernels(const at::Tensor& w) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa_forward", "");
+  return w.is_cpu() || op.hasKernelForDispatchKey(w.options().computeDispatchKey());
+}
+
 inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }
@@ -31,150 +36,5 @@ inline at::Tensor tokens_gradient(const OptionalTensor& grad_y, const at::Tensor
 inline at::Tensor membership_gradient(const OptionalTensor& grad_pi) {
   return grad_pi.has_value() ? float_values(*grad_pi) : at::Tensor();
 }
-
-struct TssaForwardCall {
-  // `keep`: with the sums that backward needs.
-  template <class Empty>
-  TssaForwardCall(const at::Tensor& w_any, const at::Tensor& temp_any, const at::Tensor& own,
-                  bool keep, Empty empty)
-      : w(adjacent_channels(w_any)),
-        temp(float_values(temp_any)),
-        lengths(own),
-        y(empty(w.sizes(), w.scalar_type())) {
-    const int64_t batch = w.size(0), channels = w.size(2), heads = temp.size(0);
-    pi = empty({batch, heads, w.size(1)}, at::kFloat);
-    args.shape = shape_of(w, heads);
-    args.dtype = kernel_dtype(w);
-    args.w = tokens_in(w);
-    args.temp = temp.const_data_ptr<float>();
-    args.lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr;
-    args.y = tokens_out(y);
-    args.pi = pi.template mutable_data_ptr<float>();
-    if (!keep) return;
-    energy = empty({batch, channels}, at::kFloat);
-    moment = empty({batch, channels}, at::kFloat);
-    pi_sum = empty({batch, heads}, at::kFloat);
-    args.energy = energy.template mutable_data_ptr<float>();
-    args.moment = moment.template mutable_data_ptr<float>();
-    args.pi_sum = pi_sum.template mutable_data_ptr<float>();
-  }
-
-  at::Tensor w, temp, lengths, y, pi, energy, moment, pi_sum;
-  kernels::TssaForwardArgs args;
-};
-
-struct TssaKept {
-  const at::Tensor &pi, &energy, &moment, &pi_sum;
-};
-
-struct TssaBackwardCall {
-  template <class Empty>
-  TssaBackwardCall(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
-                   const at::Tensor& w_any, const at::Tensor& temp_any, const TssaKept& kept,
-                   const at::Tensor& own, Empty empty)
-      : w(adjacent_channels(w_any)),
-        temp(float_values(temp_any)),
-        lengths(own),
-        gy(tokens_gradient(grad_y, w)),
-        gpi(membership_gradient(grad_pi)),
-        pi(kept.pi.contiguous()),
-        energy(kept.energy.contiguous()),
-        moment(kept.moment.contiguous()),
-        pi_sum(kept.pi_sum.contiguous()),
-        grad_w(empty(w.sizes(), w.scalar_type())),
-        grad_temp(empty(temp.sizes(), at::kFloat)) {
-    args.shape = shape_of(w, temp.size(0));
-    args.dtype = kernel_dtype(w);
-    args.w = tokens_in(w);
-    args.grad_y = tokens_in(gy);
-    args.grad_pi = floats_or_null(gpi);
-    args.temp = temp.const_data_ptr<float>();
-    args.lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr;
-    args.pi = pi.const_data_ptr<float>();
-    args.energy = energy.const_data_ptr<float>();
-    args.moment = moment.const_data_ptr<float>();
-    args.pi_sum = pi_sum.const_data_ptr<float>();
-    args.grad_w = tokens_out(grad_w);
-    args.grad_temp = grad_temp.template mutable_data_ptr<float>();
-  }
-
-  at::Tensor w, temp, lengths, gy, gpi, pi, energy, moment, pi_sum, grad_w, grad_temp;
-  kernels::TssaBackwardArgs args;
-};
-
-struct CausalForwardCall {
-  // `keep`: with the sums at the chunks' ends that backward needs.
-  template <class Empty>
-  CausalForwardCall(const at::Tensor& w_any, const at::Tensor& temp_any,
-                    const at::Tensor& denom_bias, const OptionalTensor& before, int64_t position,
-                    bool keep, Empty empty)
-      : w(adjacent_channels(w_any)),
-        temp(float_values(temp_any)),
-        bias(float_values(denom_bias)),
-        state(given(before) ? before->contiguous() : at::Tensor()),
-        y(empty(w.sizes(), w.scalar_type())) {
-    const int64_t batch = w.size(0), heads = temp.size(0);
-    args.shape = shape_of(w, heads);
-    args.dtype = kernel_dtype(w);
-    pi = empty({batch, heads, w.size(1)}, at::kFloat);
-    after = empty({batch, kernels::causal_state_size(args.shape)}, at::kDouble);
-    args.w = tokens_in(w);
-    args.temp = temp.const_data_ptr<float>();
-    args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
-    args.state = state.defined() ? state.const_data_ptr<double>() : nullptr;
-    args.y = tokens_out(y);
-    args.next_state = after.template mutable_data_ptr<double>();
-    args.pi = pi.template mutable_data_ptr<float>();
-    if (!keep) return;
-    const int64_t chunks = kernels::causal_chunks(w.size(1));
-    carry = empty({batch, chunks, 2 * w.size(2)}, at::kFloat);
-    pi_carry = empty({batch, chunks, heads}, at::kDouble);
-    args.carry = carry.template mutable_data_ptr<float>();
-    args.pi_carry = pi_carry.template mutable_data_ptr<double>();
-  }
-
-  at::Tensor w, temp, bias, state, y, pi, after, carry, pi_carry;
-  kernels::CausalForwardArgs args;
-};
-
-struct CausalKept {
-  const at::Tensor &pi, &carry, &pi_carry;
-};
-
-struct CausalBackwardCall {
-  template <class Empty>
-  CausalBackwardCall(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
-                     const at::Tensor& w_any, const at::Tensor& temp_any,
-                     const at::Tensor& denom_bias, int64_t position, const CausalKept& kept,
-                     Empty empty)
-      : w(adjacent_channels(w_any)),
-        temp(float_values(temp_any)),
-        bias(float_values(denom_bias)),
-        gy(tokens_gradient(grad_y, w)),
-        gpi(membership_gradient(grad_pi)),
-        pi(kept.pi.contiguous()),
-        carry(kept.carry.contiguous()),
-        pi_carry(kept.pi_carry.contiguous()),
-        grad_w(empty(w.sizes(), w.scalar_type())),
-        grad_temp(empty(temp.sizes(), at::kFloat)),
-        grad_bias(empty(bias.sizes(), at::kFloat)) {
-    args.shape = shape_of(w, temp.size(0));
-    args.dtype = kernel_dtype(w);
-    args.w = tokens_in(w);
-    args.grad_y = tokens_in(gy);
-    args.grad_pi = floats_or_null(gpi);
-    args.temp = temp.const_data_ptr<float>();
-    args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
-    args.pi = pi.const_data_ptr<float>();
-    args.carry = carry.const_data_ptr<float>();
-    args.pi_carry = pi_carry.const_data_ptr<double>();
-    args.grad_w = tokens_out(grad_w);
-    args.grad_temp = grad_temp.template mutable_data_ptr<float>();
-    args.grad_bias = grad_bias.template mutable_data_ptr<float>();
-  }
-
-  at::Tensor w, temp, bias, gy, gpi, pi, carry, pi_carry, grad_w, grad_temp, grad_bias;
-  kernels::CausalBackwardArgs args;
-};
 
 }  // namespace tost

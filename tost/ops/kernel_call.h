@@ -19,7 +19,6 @@ inline int torch_threads() {
 }
 
 inline kernels::DType kernel_dtype(const at::Tensor& w) {
-  if (w.scalar_type() == at::kHalf) return kernels::DType::kFloat16;
   return w.scalar_type() == at::kBFloat16 ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
 }
 inline kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {

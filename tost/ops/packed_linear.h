@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tost/kernels/row_ops.h"
 #include "tost/kernels/products/tile_rows.h"
+#include "tost/kernels/row_ops.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {

@@ -103,25 +103,27 @@ Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTenso
 }
 
 // The biases of `tokens` positions from `position` on, [H, T, 1], 0 beyond the last there is.
-Tensor bias_of_tokens(const Tensor& denom_bias, int64_t position, int64_t tokens) {
-  const int64_t length = denom_bias.size(1);
-  const int64_t begin = std::min(position, length);
-  const int64_t count = std::min(tokens, length - begin);
-  return at::constant_pad_nd(denom_bias.narrow(1, begin, count), {0, 0, 0, tokens - count});
+Tensor bias_of_tokens(const Tensor& denom_bias, const c10::SymInt& position,
+                      const c10::SymInt& tokens) {
+  const auto length = denom_bias.sym_size(1);
+  const auto begin = position.min(length);
+  const auto count = tokens.min(length - begin);
+  return at::constant_pad_nd_symint(denom_bias.narrow_symint(1, begin, count),
+                                    {0, 0, 0, tokens - count});
 }
 
 // Sums [B, C] or [B, H] of a state as [B, H, 1, n].
-Tensor per_head(const Tensor& sums, int64_t heads) {
-  return sums.reshape({sums.size(0), heads, 1, sums.size(1) / heads});
+Tensor per_head(const Tensor& sums, const c10::SymInt& heads) {
+  return sums.reshape_symint({sums.sym_size(0), heads, 1, sums.sym_size(1) / heads});
 }
 
 // `before` [B, 2 C + H] is the state before the first token.
 Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, const Tensor& before,
-               int64_t position, const TokenSums* places) {
-  const int64_t channels = w.size(2), heads = temp.size(0);
+               const c10::SymInt& position, const TokenSums* places) {
+  const auto channels = w.sym_size(2), heads = temp.sym_size(0);
   const auto x = by_head(w, heads);
   // Of q, Pi q and Pi, in the order in which the formula sums them.
-  const auto states = before.split_with_sizes({channels, channels, heads}, 1);
+  const auto states = before.split_with_sizes_symint({channels, channels, heads}, 1);
   size_t next = 0;
   const auto sum = [&](const std::vector<Tensor>& terms) {
     std::vector<Tensor> sums, here;
@@ -134,7 +136,7 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + earlier[i];
     return sums;
   };
-  const auto bias = bias_of_tokens(denom_bias.to(x.scalar_type()), position, w.size(1));
+  const auto bias = bias_of_tokens(denom_bias.to(x.scalar_type()), position, w.sym_size(1));
   return formula(x, temp, {}, sum, [&](const Tensor& q, const Tensor& energy) {
     return (q / energy.clamp_min(1e-12) + bias).sum(-1);  // the bias acts P times
   });
@@ -142,14 +144,14 @@ Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, co
 
 Tensor state_or_zeros(const Tensor& w, const Tensor& temp, const OptionalTensor& state) {
   if (given(state)) return state->detach();
-  return at::zeros({w.size(0), 2 * w.size(2) + temp.size(0)}, w.options().dtype(at::kDouble));
+  return at::zeros_symint({w.sym_size(0), 2 * w.sym_size(2) + temp.sym_size(0)},
+                          w.options().dtype(at::kDouble));
 }
 
 // The state after the last token.
 Tensor state_after(const Formula& f, const Tensor& before) {
   const auto total = [&](const Tensor& terms) {
-    const auto sum = terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble);
-    return sum.reshape({before.size(0), f.pi.size(1) * (terms.dim() == 4 ? terms.size(3) : 1)});
+    return terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble).flatten(1);
   };
   return before + at::cat({total(f.q), total(f.weighted), total(f.pi)}, 1);
 }
@@ -211,14 +213,15 @@ std::tuple<Tensor, Tensor> tssa_backward_plain(const OptionalTensor& grad_y,
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain(const Tensor& w, const Tensor& temp,
                                                      const Tensor& denom_bias,
                                                      const OptionalTensor& state,
-                                                     int64_t position) {
+                                                     c10::SymInt position) {
   return tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
 }
 
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain_part(const Tensor& w, const Tensor& temp,
                                                           const Tensor& denom_bias,
                                                           const OptionalTensor& state,
-                                                          int64_t position, const TokenSums* sums) {
+                                                          const c10::SymInt& position,
+                                                          const TokenSums* sums) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
   const auto before = state_or_zeros(w, temp, state);
   const Formula f = causal(w, temp, denom_bias, before, position, sums);

@@ -38,13 +38,13 @@ at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
 // state.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-    const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
+    const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);
 
 // The same where w holds a part of each sample's tokens, the first of which is at `position`;
 // without a state, and the one that is returned is that of the part only. Null sums: w holds all.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-    const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums);
+    const std::optional<at::Tensor>& state, const c10::SymInt& position, const TokenSums* sums);
 
 // The inner operators where no kernel takes the input. Forward: y, pi, and the statistics that
 // backward needs, energy [B, C], moment [B, C] and pi_sum [B, H], or those of

@@ -1,9 +1,8 @@
 // tssa from its schema to its kernels, in the order in which a call passes through: schema, checks,
-// autograd, CPU; and its shapes for compilers.
+// autograd, CPU; and its shapes for compilers. On devices without kernels it is the plain form.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -37,7 +36,7 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
     fail_usage("tssa: w must be [batch, tokens, channels], but has ", w.dim(), " dimensions.");
   }
   const auto dtype = w.scalar_type();
-  // Compilers ask for shapes with a meta tensor in place of a GPU's.
+  // Torch's operators compute halves on a GPU; compilers ask for shapes with a meta tensor.
   const bool half = dtype == at::kHalf && (w.is_cuda() || w.is_meta());
   if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kDouble && !half) {
     fail_usage("tssa: w must be float32, bfloat16 or float64, but is ", dtype, ".");
@@ -139,6 +138,7 @@ class TssaFunction : public torch::autograd::Function<TssaFunction> {
 
 std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
+  if (!has_kernels(w)) return tssa_plain(w, temp, lengths);
   if (c10::GradMode::is_enabled() && (w.requires_grad() || temp.requires_grad())) {
     const auto outputs = TssaFunction::apply(w, temp, lengths);
     return {outputs[0], outputs[1]};
@@ -149,15 +149,36 @@ std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::
 
 // ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
 
-TssaForwardResult tssa_on_cpu(const at::Tensor& w, const at::Tensor& temp,
-                              const OptionalTensor& lengths, bool with_statistics) {
-  check_tssa_inputs(w, temp, lengths);
-  const auto valid = lengths_in_range(lengths, w.size(1));
-  if (w.scalar_type() == at::kDouble) return tssa_forward_plain(w, temp, valid);
-  const TssaForwardCall call(w, temp, valid, with_statistics, empty_cached);
-  const ScratchBlock workspace(kernels::tssa_forward_workspace(call.args));
-  kernels::tssa_forward(call.args, workspace.data(), torch_parallel, torch_threads());
-  return {call.y, call.pi, call.energy, call.moment, call.pi_sum};
+// `keep`: with the sums that backward needs.
+TssaForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
+                              const OptionalTensor& lengths, bool keep) {
+  check_tssa_inputs(w_any, temp_any, lengths);
+  const auto valid = lengths_in_range(lengths, w_any.size(1));
+  if (w_any.scalar_type() == at::kDouble) return tssa_forward_plain(w_any, temp_any, valid);
+  const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
+  const int64_t batch = w.size(0), channels = w.size(2), heads = temp.size(0);
+  const auto y = empty_cached(w.sizes(), w.scalar_type());
+  const auto pi = empty_cached({batch, heads, w.size(1)}, at::kFloat);
+  kernels::TssaForwardArgs args;
+  args.shape = shape_of(w, heads);
+  args.dtype = kernel_dtype(w);
+  args.w = tokens_in(w);
+  args.temp = temp.const_data_ptr<float>();
+  args.lengths = valid.defined() ? valid.const_data_ptr<int64_t>() : nullptr;
+  args.y = tokens_out(y);
+  args.pi = pi.mutable_data_ptr<float>();
+  at::Tensor energy, moment, pi_sum;
+  if (keep) {
+    energy = empty_cached({batch, channels}, at::kFloat);
+    moment = empty_cached({batch, channels}, at::kFloat);
+    pi_sum = empty_cached({batch, heads}, at::kFloat);
+    args.energy = energy.mutable_data_ptr<float>();
+    args.moment = moment.mutable_data_ptr<float>();
+    args.pi_sum = pi_sum.mutable_data_ptr<float>();
+  }
+  const ScratchBlock workspace(kernels::tssa_forward_workspace(args));
+  kernels::tssa_forward(args, workspace.data(), torch_parallel, torch_threads());
+  return {y, pi, energy, moment, pi_sum};
 }
 
 std::tuple<at::Tensor, at::Tensor> tssa_cpu(const at::Tensor& w, const at::Tensor& temp,
@@ -172,17 +193,37 @@ TssaForwardResult tssa_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
 }
 
 std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
-    const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w,
-    const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
-    const at::Tensor& moment, const at::Tensor& pi_sum, const OptionalTensor& lengths) {
-  check_tssa_inputs(w, temp, lengths);
-  const auto valid = lengths_in_range(lengths, w.size(1));
-  if (w.scalar_type() == at::kDouble) return tssa_backward_plain(grad_y, grad_pi, w, temp, valid);
-  const TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum}, valid,
-                              empty_cached);
-  const ScratchBlock workspace(kernels::tssa_backward_workspace(call.args));
-  kernels::tssa_backward(call.args, workspace.data(), torch_parallel, torch_threads());
-  return {call.grad_w, call.grad_temp.to(temp.scalar_type())};
+    const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w_any,
+    const at::Tensor& temp_any, const at::Tensor& pi_any, const at::Tensor& energy_any,
+    const at::Tensor& moment_any, const at::Tensor& pi_sum_any, const OptionalTensor& lengths) {
+  check_tssa_inputs(w_any, temp_any, lengths);
+  const auto valid = lengths_in_range(lengths, w_any.size(1));
+  if (w_any.scalar_type() == at::kDouble) {
+    return tssa_backward_plain(grad_y, grad_pi, w_any, temp_any, valid);
+  }
+  const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
+  const auto gy = tokens_gradient(grad_y, w), gpi = membership_gradient(grad_pi);
+  const auto pi = pi_any.contiguous(), energy = energy_any.contiguous();
+  const auto moment = moment_any.contiguous(), pi_sum = pi_sum_any.contiguous();
+  const auto grad_w = empty_cached(w.sizes(), w.scalar_type());
+  const auto grad_temp = empty_cached(temp.sizes(), at::kFloat);
+  kernels::TssaBackwardArgs args;
+  args.shape = shape_of(w, temp.size(0));
+  args.dtype = kernel_dtype(w);
+  args.w = tokens_in(w);
+  args.grad_y = tokens_in(gy);
+  args.grad_pi = floats_or_null(gpi);
+  args.temp = temp.const_data_ptr<float>();
+  args.lengths = valid.defined() ? valid.const_data_ptr<int64_t>() : nullptr;
+  args.pi = pi.const_data_ptr<float>();
+  args.energy = energy.const_data_ptr<float>();
+  args.moment = moment.const_data_ptr<float>();
+  args.pi_sum = pi_sum.const_data_ptr<float>();
+  args.grad_w = tokens_out(grad_w);
+  args.grad_temp = grad_temp.mutable_data_ptr<float>();
+  const ScratchBlock workspace(kernels::tssa_backward_workspace(args));
+  kernels::tssa_backward(args, workspace.data(), torch_parallel, torch_threads());
+  return {grad_w, grad_temp.to(temp_any.scalar_type())};
 }
 
 // ---- Meta: shapes without data, for torch.compile, export and FakeTensor; sizes may be symbolic
@@ -221,6 +262,10 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa", tssa_autograd);
   m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
+}
+// Where autograd is not asked, on devices without kernels.
+TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
+  m.impl("tssa", tssa_plain);
 }
 TORCH_LIBRARY_IMPL(tost, CPU, m) {
   m.impl("tssa", tssa_cpu);

@@ -16,10 +16,11 @@ namespace tost {
 // w's dtype, and the memberships pi [B, H, N], float32 (float64 for a float64 w), both 0 at
 // padding, which the kernels do not even read. Equations: kernels/tssa.h. Differentiable in both
 // inputs through both outputs, twice and more. float32 and bfloat16 run the fused CPU kernels
-// (float32 arithmetic; results do not depend on the number of threads); float64 runs the plain
-// form. Kept for backward: w, pi and 2 C + H numbers a sample. Autocast leaves the operator alone:
-// w keeps the dtype its projection gave it, temp stays float32. Throws a usage Error for wrong
-// ranks, dtypes, lengths out of range, or heads that do not divide C.
+// (float32 arithmetic; results do not depend on the number of threads); float64, and all dtypes
+// (also float16) on other devices, run the plain form. Kept for backward by the kernels: w, pi and
+// 2 C + H numbers a sample. Autocast leaves the operator alone: w keeps the dtype its projection
+// gave it, temp stays float32. Throws a usage Error for wrong ranks, dtypes, lengths out of range,
+// or heads that do not divide C.
 std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
                                         const std::optional<at::Tensor>& lengths = {});
 

@@ -3,12 +3,12 @@
 #include "tost/ops/tssa_causal.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "tost/base/error.h"
+#include "tost/kernels/tssa_causal.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_args.h"
@@ -18,22 +18,13 @@ namespace tost {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-namespace {
-
 // y, pi, state; or the gradients of w, temp and denom_bias.
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-ThreeTensors causal_op(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-                       const OptionalTensor& state, c10::SymInt position) {
-  static const auto op = inner_operator<decltype(causal_op)>("tost::tssa_causal");
-  return op.call(w, temp, denom_bias, state, std::move(position));
-}
-
-}  // namespace
-
 ThreeTensors tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-                         const OptionalTensor& state, int64_t position) {
-  return causal_op(w, temp, denom_bias, state, position);
+                         const OptionalTensor& state, c10::SymInt position) {
+  static const auto op = inner_operator<decltype(tssa_causal)>("tost::tssa_causal");
+  return op.call(w, temp, denom_bias, state, std::move(position));
 }
 
 // ---- Checks ----
@@ -119,8 +110,7 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     const auto position = context->saved_data["position"].toSymInt();
     if (c10::GradMode::is_enabled()) {
       const auto [y, pi, after] =
-          tssa_causal_plain(saved[0], saved[1], saved[2], if_defined(saved[6]),
-                            position.guard_int(__FILE__, __LINE__));
+          tssa_causal_plain(saved[0], saved[1], saved[2], if_defined(saved[6]), position);
       return plain_gradients({y, pi}, {saved[0], saved[1], saved[2], at::Tensor(), at::Tensor()},
                              grads);
     }
@@ -134,29 +124,55 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
 ThreeTensors tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
                                   const at::Tensor& denom_bias, const OptionalTensor& state,
                                   c10::SymInt position) {
+  if (!has_kernels(w)) return tssa_causal_plain(w, temp, denom_bias, state, position);
   if (c10::GradMode::is_enabled() &&
       (w.requires_grad() || temp.requires_grad() || denom_bias.requires_grad())) {
     const auto outputs = CausalFunction::apply(w, temp, denom_bias, state, position);
     return {outputs[0], outputs[1], outputs[2]};
   }
   const at::AutoDispatchBelowADInplaceOrView below;  // no sums are stored
-  return causal_op(w, temp, denom_bias, state, std::move(position));
+  return tssa_causal(w, temp, denom_bias, state, std::move(position));
 }
 
 // ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
 
-TssaForwardResult causal_on_cpu(const at::Tensor& w, const at::Tensor& temp,
-                                const at::Tensor& denom_bias, const OptionalTensor& state,
-                                int64_t position, bool with_carry) {
-  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
-  if (w.scalar_type() == at::kDouble) {
-    return tssa_causal_forward_plain(w, temp, denom_bias, state, position);
+// `keep`: with the sums at the chunks' ends that backward needs.
+TssaForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
+                                const at::Tensor& denom_bias, const OptionalTensor& before,
+                                int64_t position, bool keep) {
+  check_tssa_causal_inputs(w_any, temp_any, denom_bias, before, position);
+  if (w_any.scalar_type() == at::kDouble) {
+    return tssa_causal_forward_plain(w_any, temp_any, denom_bias, before, position);
   }
-  const CausalForwardCall call(w, temp, denom_bias, state, position, with_carry, empty_cached);
+  const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
+  const auto bias = float_values(denom_bias);
+  const auto state = given(before) ? before->contiguous() : at::Tensor();
+  const int64_t batch = w.size(0), heads = temp.size(0);
+  kernels::CausalForwardArgs args;
+  args.shape = shape_of(w, heads);
+  args.dtype = kernel_dtype(w);
+  const auto y = empty_cached(w.sizes(), w.scalar_type());
+  const auto pi = empty_cached({batch, heads, w.size(1)}, at::kFloat);
+  const auto after = empty_cached({batch, kernels::causal_state_size(args.shape)}, at::kDouble);
+  args.w = tokens_in(w);
+  args.temp = temp.const_data_ptr<float>();
+  args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
+  args.state = state.defined() ? state.const_data_ptr<double>() : nullptr;
+  args.y = tokens_out(y);
+  args.next_state = after.mutable_data_ptr<double>();
+  args.pi = pi.mutable_data_ptr<float>();
+  at::Tensor carry, pi_carry;
+  if (keep) {
+    const int64_t chunks = kernels::causal_chunks(w.size(1));
+    carry = empty_cached({batch, chunks, 2 * w.size(2)}, at::kFloat);
+    pi_carry = empty_cached({batch, chunks, heads}, at::kDouble);
+    args.carry = carry.mutable_data_ptr<float>();
+    args.pi_carry = pi_carry.mutable_data_ptr<double>();
+  }
   const int threads = torch_threads();
-  const ScratchBlock workspace(kernels::causal_forward_workspace(call.args, threads));
-  kernels::causal_forward(call.args, workspace.data(), torch_parallel, threads);
-  return {call.y, call.pi, call.after, call.carry, call.pi_carry};
+  const ScratchBlock workspace(kernels::causal_forward_workspace(args, threads));
+  kernels::causal_forward(args, workspace.data(), torch_parallel, threads);
+  return {y, pi, after, carry, pi_carry};
 }
 
 ThreeTensors tssa_causal_cpu(const at::Tensor& w, const at::Tensor& temp,
@@ -174,22 +190,41 @@ TssaForwardResult tssa_causal_forward_cpu(const at::Tensor& w, const at::Tensor&
 }
 
 ThreeTensors tssa_causal_backward_cpu(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
-                                      const at::Tensor& w, const at::Tensor& temp,
+                                      const at::Tensor& w_any, const at::Tensor& temp_any,
                                       const at::Tensor& denom_bias, int64_t position,
-                                      const at::Tensor& pi, const at::Tensor& carry,
-                                      const at::Tensor& pi_carry) {
-  check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
-  if (w.scalar_type() == at::kDouble) {
-    return tssa_causal_backward_plain(grad_y, grad_pi, w, temp, denom_bias, position, carry,
-                                      pi_carry);
+                                      const at::Tensor& pi_any, const at::Tensor& carry_any,
+                                      const at::Tensor& pi_carry_any) {
+  check_tssa_causal_inputs(w_any, temp_any, denom_bias, std::nullopt, position);
+  if (w_any.scalar_type() == at::kDouble) {
+    return tssa_causal_backward_plain(grad_y, grad_pi, w_any, temp_any, denom_bias, position,
+                                      carry_any, pi_carry_any);
   }
-  const CausalBackwardCall call(grad_y, grad_pi, w, temp, denom_bias, position,
-                                {pi, carry, pi_carry}, empty_cached);
+  const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
+  const auto bias = float_values(denom_bias);
+  const auto gy = tokens_gradient(grad_y, w), gpi = membership_gradient(grad_pi);
+  const auto pi = pi_any.contiguous();
+  const auto carry = carry_any.contiguous(), pi_carry = pi_carry_any.contiguous();
+  const auto grad_w = empty_cached(w.sizes(), w.scalar_type());
+  const auto grad_temp = empty_cached(temp.sizes(), at::kFloat);
+  const auto grad_bias = empty_cached(bias.sizes(), at::kFloat);
+  kernels::CausalBackwardArgs args;
+  args.shape = shape_of(w, temp.size(0));
+  args.dtype = kernel_dtype(w);
+  args.w = tokens_in(w);
+  args.grad_y = tokens_in(gy);
+  args.grad_pi = floats_or_null(gpi);
+  args.temp = temp.const_data_ptr<float>();
+  args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
+  args.pi = pi.const_data_ptr<float>();
+  args.carry = carry.const_data_ptr<float>();
+  args.pi_carry = pi_carry.const_data_ptr<double>();
+  args.grad_w = tokens_out(grad_w);
+  args.grad_temp = grad_temp.mutable_data_ptr<float>();
+  args.grad_bias = grad_bias.mutable_data_ptr<float>();
   const int threads = torch_threads();
-  const ScratchBlock workspace(kernels::causal_backward_workspace(call.args, threads));
-  kernels::causal_backward(call.args, workspace.data(), torch_parallel, threads);
-  return {call.grad_w, call.grad_temp.to(temp.scalar_type()),
-          call.grad_bias.to(denom_bias.scalar_type())};
+  const ScratchBlock workspace(kernels::causal_backward_workspace(args, threads));
+  kernels::causal_backward(args, workspace.data(), torch_parallel, threads);
+  return {grad_w, grad_temp.to(temp_any.scalar_type()), grad_bias.to(denom_bias.scalar_type())};
 }
 
 // ---- Meta ----
@@ -235,6 +270,9 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa_causal", tssa_causal_autograd);
   m.impl("tssa_causal_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_causal_backward", torch::autograd::autogradNotImplementedFallback());
+}
+TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
+  m.impl("tssa_causal", tssa_causal_plain);
 }
 TORCH_LIBRARY_IMPL(tost, CPU, m) {
   m.impl("tssa_causal", tssa_causal_cpu);

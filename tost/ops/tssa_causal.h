@@ -27,6 +27,6 @@ namespace tost {
 // a negative position.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
-    const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
+    const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);
 
 }  // namespace tost

@@ -1,1 +1,0 @@
-#include "tost/kernels/cuda/causal_launch-inl.h"

@@ -1,1 +1,0 @@
-#include "tost/kernels/cuda/tssa_launch-inl.h"
