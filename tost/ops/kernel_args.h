@@ -18,12 +18,16 @@ c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-// Whether the inner operators have kernels for w's device. The CPU has; another library may
-// register some for other devices, as the Python package does for GPUs.
-inline bool has_kernels(const at::Tensor& w) {
+// Whether kernels take w: float32 and bfloat16 on the CPU, and on devices for which another library
+// has registered kernels, as the Python package does for GPUs. The plain form takes the rest.
+inline bool by_kernels(const at::Tensor& w) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa_forward", "");
-  return w.is_cpu() || op.hasKernelForDispatchKey(w.options().computeDispatchKey());
+  return w.scalar_type() != at::kDouble &&
+         (w.is_cpu() || op.hasKernelForDispatchKey(w.options().computeDispatchKey()));
 }
+
+// y, pi, and what backward needs: energy, moment and pi_sum, or the state and two kinds of sums.
+using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;

@@ -19,6 +19,8 @@ inline int torch_threads() {
 }
 
 inline kernels::DType kernel_dtype(const at::Tensor& w) {
+  TORCH_CHECK(w.scalar_type() == at::kFloat || w.scalar_type() == at::kBFloat16,
+              "Kernels take float32 and bfloat16, not ", w.scalar_type(), ".");
   return w.scalar_type() == at::kBFloat16 ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
 }
 inline kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {

@@ -19,8 +19,6 @@ namespace {
 template <class Args>
 Args args_of(const Tensor& x, const Tensor& in_products) {
   TORCH_CHECK(x.dim() == 2 && x.is_contiguous(), "rows must be contiguous, found ", x.sizes());
-  TORCH_CHECK(in_products.scalar_type() == at::kFloat || in_products.scalar_type() == at::kBFloat16,
-              "rows must be float32 or bfloat16, found ", in_products.scalar_type());
   Args args;
   args.rows = x.size(0), args.width = x.size(1);
   args.dtype = kernel_dtype(in_products);

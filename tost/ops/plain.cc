@@ -8,15 +8,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <limits>
 #include <vector>
-
-#include "tost/kernels/tssa_causal.h"
 
 namespace tost {
 
@@ -156,37 +151,12 @@ Tensor state_after(const Formula& f, const Tensor& before) {
   return before + at::cat({total(f.q), total(f.weighted), total(f.pi)}, 1);
 }
 
-// The gradients of `inputs` through the outputs that `form` makes of them. The operators call it
-// below autograd, which is switched on for it.
-template <class Form>
-variable_list gradients(const Form& form, variable_list inputs, const OptionalTensor& grad_y,
-                        const OptionalTensor& grad_pi) {
-  const auto set = c10::impl::tls_local_dispatch_key_set();
-  const c10::impl::ForceDispatchKeyGuard above(
-      set.included_, set.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  const at::AutoGradMode recorded(true);
-  for (Tensor& each : inputs) each = each.detach().requires_grad_();
-  const auto [y, pi] = form(inputs);
-  variable_list outputs, grads;
-  if (given(grad_y)) outputs.push_back(y), grads.push_back(grad_y->to(y.scalar_type()));
-  if (given(grad_pi)) outputs.push_back(pi), grads.push_back(grad_pi->to(pi.scalar_type()));
-  variable_list found(inputs.size());
-  if (!outputs.empty()) {
-    found = torch::autograd::grad(outputs, inputs, grads, /*retain_graph=*/{},
-                                  /*create_graph=*/false, /*allow_unused=*/true);
-  }
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (!found[i].defined()) found[i] = at::zeros_like(inputs[i]);
-    found[i] = found[i].detach().contiguous();
-  }
-  return found;
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor> tssa_plain(const Tensor& w, const Tensor& temp,
                                       const OptionalTensor& lengths) {
-  return tssa_plain_part(w, temp, lengths, nullptr);
+  const auto [y, pi] = tssa_plain_part(w, temp, lengths, nullptr);
+  return {y.contiguous(), pi.contiguous()};
 }
 
 std::tuple<Tensor, Tensor> tssa_plain_part(const Tensor& w, const Tensor& temp,
@@ -195,26 +165,12 @@ std::tuple<Tensor, Tensor> tssa_plain_part(const Tensor& w, const Tensor& temp,
   return {by_token(f.y, w), f.pi};
 }
 
-TssaForwardResult tssa_forward_plain(const Tensor& w, const Tensor& temp,
-                                     const OptionalTensor& lengths) {
-  const Formula f = both_directions(w, temp, lengths, nullptr);
-  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), f.energy.flatten(1),
-          f.moment.flatten(1), f.members.flatten(1)};
-}
-
-std::tuple<Tensor, Tensor> tssa_backward_plain(const OptionalTensor& grad_y,
-                                               const OptionalTensor& grad_pi, const Tensor& w,
-                                               const Tensor& temp, const OptionalTensor& lengths) {
-  const auto form = [&](const variable_list& in) { return tssa_plain(in[0], in[1], lengths); };
-  const auto found = gradients(form, {w, temp}, grad_y, grad_pi);
-  return {found[0], found[1]};
-}
-
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain(const Tensor& w, const Tensor& temp,
                                                      const Tensor& denom_bias,
                                                      const OptionalTensor& state,
                                                      c10::SymInt position) {
-  return tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+  const auto [y, pi, after] = tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+  return {y.contiguous(), pi.contiguous(), after};
 }
 
 std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain_part(const Tensor& w, const Tensor& temp,
@@ -226,44 +182,6 @@ std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain_part(const Tensor& w, const
   const auto before = state_or_zeros(w, temp, state);
   const Formula f = causal(w, temp, denom_bias, before, position, sums);
   return {by_token(f.y, w), f.pi, state_after(f, before)};
-}
-
-TssaForwardResult tssa_causal_forward_plain(const Tensor& w, const Tensor& temp,
-                                            const Tensor& denom_bias, const OptionalTensor& state,
-                                            int64_t position) {
-  const auto before = state_or_zeros(w, temp, state);
-  const Formula f = causal(w, temp, denom_bias, before, position, nullptr);
-  // The sums before each chunk.
-  const auto carried = [&](const Tensor& terms, const Tensor& first) {
-    const auto rows = terms.transpose(1, 2).flatten(2);
-    const auto sums = at::constant_pad_nd(at::cumsum(rows, 1), {0, 0, 1, 0}) + first.unsqueeze(1);
-    return sums.slice(1, 0, rows.size(1), kernels::kCausalChunk);
-  };
-  const int64_t channels = w.size(2);
-  const auto carry = at::cat({carried(f.q, before.narrow(1, 0, channels)),
-                              carried(f.weighted, before.narrow(1, channels, channels))},
-                             2);
-  const auto pi_carry = carried(f.pi.unsqueeze(-1), before.narrow(1, 2 * channels, temp.size(0)));
-  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), state_after(f, before),
-          carry.contiguous(), pi_carry.to(at::kDouble).contiguous()};
-}
-
-std::tuple<Tensor, Tensor, Tensor> tssa_causal_backward_plain(const OptionalTensor& grad_y,
-                                                              const OptionalTensor& grad_pi,
-                                                              const Tensor& w, const Tensor& temp,
-                                                              const Tensor& denom_bias,
-                                                              int64_t position, const Tensor& carry,
-                                                              const Tensor& pi_carry) {
-  OptionalTensor state;
-  if (w.size(1) > 0) {
-    state = at::cat({carry.select(1, 0).to(at::kDouble), pi_carry.select(1, 0)}, 1);
-  }
-  const auto form = [&](const variable_list& in) -> std::tuple<Tensor, Tensor> {
-    const auto [y, pi, after] = tssa_causal_plain(in[0], in[1], in[2], state, position);
-    return {y, pi};
-  };
-  const auto found = gradients(form, {w, temp, denom_bias}, grad_y, grad_pi);
-  return {found[0], found[1], found[2]};
 }
 
 Tensor tssa_uniform(const Tensor& w, int64_t heads, const OptionalTensor& lengths,

@@ -14,15 +14,15 @@
 namespace tost {
 
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
-// pi [B, H, N]. Half-width w is computed in float32, and pi is then float32.
+// pi [B, H, N], both contiguous. Half-width w is computed in float32, and pi is then float32.
 // Source: the official vision code (arXiv 2412.17810), its dropout left out.
 // lengths [B] int64 are valid lengths: every sum goes over the first lengths[b] tokens of sample b
 // only, and y and pi are 0 at the padding after them, whatever its values.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
-// The same where w holds a part of each sample's tokens, unless sums is null; lengths are then the
-// valid lengths of these parts.
+// The same, of any strides, where w holds a part of each sample's tokens, unless sums is null;
+// lengths are then the valid lengths of these parts.
 std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
                                                    const std::optional<at::Tensor>& lengths,
                                                    const TokenSums* sums);
@@ -45,26 +45,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, const c10::SymInt& position, const TokenSums* sums);
-
-// The inner operators where no kernel takes the input. Forward: y, pi, and the statistics that
-// backward needs, energy [B, C], moment [B, C] and pi_sum [B, H], or those of
-// kernels/tssa_causal.h. Backward: autograd of the plain form, which needs no statistics but the
-// causal state before the first token. A missing grad counts as zero.
-using TssaForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-TssaForwardResult tssa_forward_plain(const at::Tensor& w, const at::Tensor& temp,
-                                     const std::optional<at::Tensor>& lengths);
-std::tuple<at::Tensor, at::Tensor> tssa_backward_plain(const std::optional<at::Tensor>& grad_y,
-                                                       const std::optional<at::Tensor>& grad_pi,
-                                                       const at::Tensor& w, const at::Tensor& temp,
-                                                       const std::optional<at::Tensor>& lengths);
-TssaForwardResult tssa_causal_forward_plain(const at::Tensor& w, const at::Tensor& temp,
-                                            const at::Tensor& denom_bias,
-                                            const std::optional<at::Tensor>& state,
-                                            int64_t position);
-std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_backward_plain(
-    const std::optional<at::Tensor>& grad_y, const std::optional<at::Tensor>& grad_pi,
-    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias, int64_t position,
-    const at::Tensor& carry, const at::Tensor& pi_carry);
 
 // Gradients that can be differentiated again, of operators whose own backward cannot: dL/dinput of
 // every input that wants one, through `outputs`, an operator's plain form of them. An undefined

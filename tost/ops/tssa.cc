@@ -1,5 +1,5 @@
 // tssa from its schema to its kernels, in the order in which a call passes through: schema, checks,
-// autograd, CPU; and its shapes for compilers. On devices without kernels it is the plain form.
+// autograd, CPU; and its shapes for compilers. Where no kernel takes w it is the plain form.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -92,11 +92,22 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
   return adjacent;
 }
 
+std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
+                                                 const OptionalTensor& lengths) {
+  check_tssa_inputs(w, temp, lengths);
+  // Compilers' lengths have no values, and to read those of a GPU would wait for it.
+  if (given(lengths) && lengths->is_cpu() &&
+      !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
+    lengths_in_range(lengths, w.size(1));
+  }
+  return tssa_plain(w, temp, lengths);
+}
+
 // ---- Autograd ----
 
 // The inner operators exist so that compilers see forward and backward as one operator each.
-TssaForwardResult tssa_forward_op(const at::Tensor& w, const at::Tensor& temp,
-                                  const OptionalTensor& lengths) {
+ForwardResult tssa_forward_op(const at::Tensor& w, const at::Tensor& temp,
+                              const OptionalTensor& lengths) {
   static const auto op = inner_operator<decltype(tssa_forward_op)>("tost::tssa_forward");
   return op.call(w, temp, lengths);
 }
@@ -138,7 +149,7 @@ class TssaFunction : public torch::autograd::Function<TssaFunction> {
 
 std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  if (!has_kernels(w)) return tssa_plain(w, temp, lengths);
+  if (!by_kernels(w)) return tssa_by_torch(w, temp, lengths);
   if (c10::GradMode::is_enabled() && (w.requires_grad() || temp.requires_grad())) {
     const auto outputs = TssaFunction::apply(w, temp, lengths);
     return {outputs[0], outputs[1]};
@@ -147,14 +158,13 @@ std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::
   return tssa(w, temp, lengths);
 }
 
-// ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
+// ---- CPU ----
 
 // `keep`: with the sums that backward needs.
-TssaForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
-                              const OptionalTensor& lengths, bool keep) {
+ForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
+                          const OptionalTensor& lengths, bool keep) {
   check_tssa_inputs(w_any, temp_any, lengths);
   const auto valid = lengths_in_range(lengths, w_any.size(1));
-  if (w_any.scalar_type() == at::kDouble) return tssa_forward_plain(w_any, temp_any, valid);
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const int64_t batch = w.size(0), channels = w.size(2), heads = temp.size(0);
   const auto y = empty_cached(w.sizes(), w.scalar_type());
@@ -183,12 +193,13 @@ TssaForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_an
 
 std::tuple<at::Tensor, at::Tensor> tssa_cpu(const at::Tensor& w, const at::Tensor& temp,
                                             const OptionalTensor& lengths) {
+  if (!by_kernels(w)) return tssa_by_torch(w, temp, lengths);
   const auto [y, pi, energy, moment, pi_sum] = tssa_on_cpu(w, temp, lengths, false);
   return {y, pi};
 }
 
-TssaForwardResult tssa_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
-                                   const OptionalTensor& lengths) {
+ForwardResult tssa_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
+                               const OptionalTensor& lengths) {
   return tssa_on_cpu(w, temp, lengths, true);
 }
 
@@ -198,9 +209,6 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
     const at::Tensor& moment_any, const at::Tensor& pi_sum_any, const OptionalTensor& lengths) {
   check_tssa_inputs(w_any, temp_any, lengths);
   const auto valid = lengths_in_range(lengths, w_any.size(1));
-  if (w_any.scalar_type() == at::kDouble) {
-    return tssa_backward_plain(grad_y, grad_pi, w_any, temp_any, valid);
-  }
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto gy = tokens_gradient(grad_y, w), gpi = membership_gradient(grad_pi);
   const auto pi = pi_any.contiguous(), energy = energy_any.contiguous();
@@ -229,8 +237,8 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
 // ---- Meta: shapes without data, for torch.compile, export and FakeTensor; sizes may be symbolic
 // ----
 
-TssaForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp,
-                                    const OptionalTensor& lengths) {
+ForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp,
+                                const OptionalTensor& lengths) {
   check_tssa_inputs(w, temp, lengths);
   const auto batch = w.sym_size(0), tokens = w.sym_size(1), channels = w.sym_size(2),
              heads = temp.sym_size(0);
@@ -265,7 +273,7 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
 }
 // Where autograd is not asked, on devices without kernels.
 TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
-  m.impl("tssa", tssa_plain);
+  m.impl("tssa", tssa_by_torch);
 }
 TORCH_LIBRARY_IMPL(tost, CPU, m) {
   m.impl("tssa", tssa_cpu);

@@ -69,11 +69,10 @@ namespace {
 // ---- Autograd ----
 
 // y, pi, the state after, and what backward needs, the sums before each chunk (kernels/
-// tssa_causal.h): carry [B, chunks, 2 C] float32 (float64 for a float64 w) and pi_carry [B, chunks,
-// H] float64.
-TssaForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
-                                    const at::Tensor& denom_bias, const OptionalTensor& state,
-                                    c10::SymInt position) {
+// tssa_causal.h): carry [B, chunks, 2 C] float32 and pi_carry [B, chunks, H] float64.
+ForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
+                                const at::Tensor& denom_bias, const OptionalTensor& state,
+                                c10::SymInt position) {
   static const auto op = inner_operator<decltype(causal_forward_op)>("tost::tssa_causal_forward");
   return op.call(w, temp, denom_bias, state, std::move(position));
 }
@@ -124,7 +123,7 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
 ThreeTensors tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
                                   const at::Tensor& denom_bias, const OptionalTensor& state,
                                   c10::SymInt position) {
-  if (!has_kernels(w)) return tssa_causal_plain(w, temp, denom_bias, state, position);
+  if (!by_kernels(w)) return tssa_causal_plain(w, temp, denom_bias, state, position);
   if (c10::GradMode::is_enabled() &&
       (w.requires_grad() || temp.requires_grad() || denom_bias.requires_grad())) {
     const auto outputs = CausalFunction::apply(w, temp, denom_bias, state, position);
@@ -134,16 +133,13 @@ ThreeTensors tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
   return tssa_causal(w, temp, denom_bias, state, std::move(position));
 }
 
-// ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
+// ---- CPU ----
 
 // `keep`: with the sums at the chunks' ends that backward needs.
-TssaForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
-                                const at::Tensor& denom_bias, const OptionalTensor& before,
-                                int64_t position, bool keep) {
+ForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
+                            const at::Tensor& denom_bias, const OptionalTensor& before,
+                            int64_t position, bool keep) {
   check_tssa_causal_inputs(w_any, temp_any, denom_bias, before, position);
-  if (w_any.scalar_type() == at::kDouble) {
-    return tssa_causal_forward_plain(w_any, temp_any, denom_bias, before, position);
-  }
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto bias = float_values(denom_bias);
   const auto state = given(before) ? before->contiguous() : at::Tensor();
@@ -178,14 +174,15 @@ TssaForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_
 ThreeTensors tssa_causal_cpu(const at::Tensor& w, const at::Tensor& temp,
                              const at::Tensor& denom_bias, const OptionalTensor& state,
                              int64_t position) {
+  if (!by_kernels(w)) return tssa_causal_plain(w, temp, denom_bias, state, position);
   const auto [y, pi, after, carry, pi_carry] =
       causal_on_cpu(w, temp, denom_bias, state, position, false);
   return {y, pi, after};
 }
 
-TssaForwardResult tssa_causal_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
-                                          const at::Tensor& denom_bias, const OptionalTensor& state,
-                                          int64_t position) {
+ForwardResult tssa_causal_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
+                                      const at::Tensor& denom_bias, const OptionalTensor& state,
+                                      int64_t position) {
   return causal_on_cpu(w, temp, denom_bias, state, position, true);
 }
 
@@ -195,10 +192,6 @@ ThreeTensors tssa_causal_backward_cpu(const OptionalTensor& grad_y, const Option
                                       const at::Tensor& pi_any, const at::Tensor& carry_any,
                                       const at::Tensor& pi_carry_any) {
   check_tssa_causal_inputs(w_any, temp_any, denom_bias, std::nullopt, position);
-  if (w_any.scalar_type() == at::kDouble) {
-    return tssa_causal_backward_plain(grad_y, grad_pi, w_any, temp_any, denom_bias, position,
-                                      carry_any, pi_carry_any);
-  }
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto bias = float_values(denom_bias);
   const auto gy = tokens_gradient(grad_y, w), gpi = membership_gradient(grad_pi);
@@ -229,9 +222,9 @@ ThreeTensors tssa_causal_backward_cpu(const OptionalTensor& grad_y, const Option
 
 // ---- Meta ----
 
-TssaForwardResult tssa_causal_forward_meta(const at::Tensor& w, const at::Tensor& temp,
-                                           const at::Tensor& denom_bias,
-                                           const OptionalTensor& state, c10::SymInt position) {
+ForwardResult tssa_causal_forward_meta(const at::Tensor& w, const at::Tensor& temp,
+                                       const at::Tensor& denom_bias, const OptionalTensor& state,
+                                       c10::SymInt position) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
   const auto batch = w.sym_size(0), tokens = w.sym_size(1), channels = w.sym_size(2),
              heads = temp.sym_size(0);
