@@ -13,7 +13,4 @@ namespace tost {
 bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 
-// The numbers of all processes, in the order of their ranks; each may have another number of them.
-std::vector<int64_t> gather_all(Group& group, const std::vector<int64_t>& mine);
-
 }  // namespace tost

@@ -4,8 +4,8 @@
 
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
-#include "tost/ops/tssa.h"
 #include "tost/ops/plain.h"
+#include "tost/ops/tssa.h"
 
 namespace tost {
 
@@ -30,17 +30,12 @@ TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
   temp = register_parameter("temp", torch::ones({config.heads, 1}));
 }
 
-// The kernels sum over the tokens that are here alone.
-std::tuple<torch::Tensor, torch::Tensor> TssaMixer::mix(const torch::Tensor& w,
-                                                        const torch::Tensor& lengths) const {
-  const TokenSums* sums = TokenSumsScope::current();
-  if (sums == nullptr) return tssa(w, temp, lengths);
-  const WithoutAutocast own_types;
-  return tssa_plain_part(w, temp, lengths, sums);
-}
-
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
-  const auto [y, pi] = mix(w, call.lengths);
+  const WithoutAutocast own_types;
+  const TokenSums* sums = TokenSumsScope::current();
+  // The kernels sum over the tokens that are here alone.
+  const auto [y, pi] =
+      sums == nullptr ? tssa(w, temp, call.lengths) : tssa_plain_part(w, temp, call.lengths, sums);
   if (call.trace != nullptr) *call.trace = {w, pi};
   return y;
 }

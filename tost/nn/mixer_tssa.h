@@ -2,8 +2,6 @@
 // out.
 #pragma once
 
-#include <tuple>
-
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
 
@@ -37,10 +35,6 @@ class TssaMixer : public TokenStatisticsMixer {
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
   torch::Tensor temp;  // [H, 1], starts at 1
-
- private:
-  std::tuple<torch::Tensor, torch::Tensor> mix(const torch::Tensor& w,
-                                               const torch::Tensor& lengths) const;
 };
 
 // The same with membership fixed to 1/H: what do learned groups buy?

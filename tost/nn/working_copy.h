@@ -11,8 +11,8 @@ namespace tost {
 
 class WorkingCopy {
  public:
-  // `own_gradient`: gradients of products gather in the copy, as bfloat16, and take_gradient()
-  // gives them; otherwise they reach the weight's as float32.
+  // `own_gradient`: gradients of products gather in the copy, as bfloat16; otherwise they reach the
+  // weight's as float32.
   WorkingCopy(torch::Tensor weight, bool own_gradient);
 
   const torch::Tensor& weight() const { return weight_; }

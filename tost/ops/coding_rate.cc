@@ -158,22 +158,6 @@ Tensor compression_bound(const Tensor& w, const Tensor& pi, double scale) {
   return 0.5 * (groups.share * rates).sum(-1);
 }
 
-Tensor compression_bound_gradient(const Tensor& z, const Tensor& u, const Tensor& pi,
-                                  double scale) {
-  check_scale(scale);
-  check_subspaces(z, u);
-  check_membership(z, "z", pi);
-  if (pi.size(-2) != u.size(0)) {
-    fail_usage("coding rate: pi has ", pi.size(-2), " heads but u has ", u.size(0), ".");
-  }
-  const auto groups = groups_of(pi);
-  const auto basis = u.to(at::kDouble);
-  const auto split = at::matmul(z.to(at::kDouble).unsqueeze(-3), basis);  // [..., H, N, P]
-  const auto d = scale / (1 + scale * moments(split, groups));            // [..., H, P]
-  const auto damped = split * d.unsqueeze(-2) * groups.pi.unsqueeze(-1);
-  return at::matmul(damped, basis.transpose(1, 2)).sum(-3) / double(z.size(-2));
-}
-
 Tensor project_heads(const Tensor& z, const Tensor& u) {
   check_subspaces(z, u);
   return merge_heads(at::matmul(z.to(at::kDouble).unsqueeze(-3), u.to(at::kDouble)));

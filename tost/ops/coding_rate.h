@@ -38,11 +38,6 @@ at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, doub
 // `scale`.
 at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double scale);
 
-// Gradient of compression_bound(z U, pi, scale) in z with pi held constant, [..., N, C]:
-// 1/N sum_k U_k D_k U_k^T z Diag(pi_k). u [H, C, P], columns need not be orthonormal.
-at::Tensor compression_bound_gradient(const at::Tensor& z, const at::Tensor& u,
-                                      const at::Tensor& pi, double scale);
-
 // z [..., N, C] times u [H, C, P] as the operator's layout [..., N, H P].
 at::Tensor project_heads(const at::Tensor& z, const at::Tensor& u);
 

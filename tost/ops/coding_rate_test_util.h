@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tost/ops/coding_rate.h"
 #include "tost/torch.h"
 
 namespace tost::testing {
@@ -30,6 +31,14 @@ inline double value(const Tensor& x) {
 
 inline double largest(const Tensor& x) {
   return x.abs().max().item<double>();
+}
+
+// Of compression_bound(z U, pi, scale) in z, pi held constant.
+inline Tensor bound_gradient(const Tensor& z, const Tensor& u, const Tensor& pi, double scale) {
+  const torch::AutoGradMode recorded(true);
+  const auto x = z.detach().requires_grad_();
+  const auto bound = compression_bound(project_heads(x, u.detach()), pi.detach(), scale);
+  return torch::autograd::grad({bound.sum()}, {x})[0];
 }
 
 // 1/2 logdet(I + m), as the formulas are written.

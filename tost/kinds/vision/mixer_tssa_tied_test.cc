@@ -7,7 +7,7 @@
 #include "tost/kinds/vision/presets.h"
 #include "tost/nn/mixer_tssa.h"
 #include "tost/nn/state_dict.h"
-#include "tost/ops/coding_rate.h"
+#include "tost/ops/coding_rate_test_util.h"
 
 namespace tost {
 namespace mixer_tssa_tied_test {
@@ -82,7 +82,7 @@ TEST(TssaTied, IsAStepDownTheGradientOfTheBound) {
   const auto x = tokens_of();
   MixerTrace trace;
   const auto y = mixer->forward(x, {.trace = &trace});
-  const auto gradient = compression_bound_gradient(x, mixer->subspaces(), trace.pi, 1);
+  const auto gradient = testing::bound_gradient(x, mixer->subspaces(), trace.pi, 1);
   EXPECT_LT(largest(y + 1.3 * kTokens * gradient), 1e-13);
 }
 
