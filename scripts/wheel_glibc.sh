@@ -20,7 +20,9 @@ if ! [ -e "$zig/libhwy.a" ]; then
   apt=$zig/apt
   mkdir -p "$apt"/{state/lists/partial,cache/archives/partial}
   release=$(. /etc/os-release; echo "$VERSION_CODENAME")
-  echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $release main" > "$apt/list"
+  # The mirror that this machine has set.
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Component: main" "Codename: $release" | head -1)
+  echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" > "$apt/list"
   options=(-qq -o Dir::Etc::sourcelist="$apt/list" -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=root
            -o Dir::State="$apt/state" -o Dir::State::status=/dev/null -o Dir::Cache="$apt/cache")
   apt-get "${options[@]}" update
