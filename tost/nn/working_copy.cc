@@ -47,15 +47,12 @@ std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module&
   return copies;
 }
 
-Tensor working_values(const std::shared_ptr<WorkingCopy>& copy) {
-  if (copy == nullptr) return {};
-  const auto device = copy->weight().device().type();
-  const bool wanted = at::autocast::is_autocast_enabled(device) &&
-                      at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
-  return wanted ? copy->values() : Tensor();
-}
-
 namespace {
+
+bool casts_to_bfloat16(at::DeviceType device) {
+  return at::autocast::is_autocast_enabled(device) &&
+         at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
+}
 
 // The copy's values, whose gradient is the weight's.
 class ThroughCopy : public torch::autograd::Function<ThroughCopy> {
@@ -73,8 +70,8 @@ class ThroughCopy : public torch::autograd::Function<ThroughCopy> {
 }  // namespace
 
 Tensor product_weight(const Tensor& weight, const std::shared_ptr<WorkingCopy>& copy) {
-  const Tensor values = working_values(copy);
-  if (!values.defined()) return weight;
+  if (copy == nullptr || !casts_to_bfloat16(weight.device().type())) return weight;
+  const Tensor values = copy->values();
   const bool direct = values.requires_grad() || !weight.requires_grad();
   return direct || !torch::GradMode::is_enabled() ? values : ThroughCopy::apply(weight, values);
 }

@@ -11,8 +11,8 @@ namespace tost {
 
 class WorkingCopy {
  public:
-  // `separate_gradient`: gradients of products accumulate in the copy, as bfloat16, and
-  // take_gradient() returns them. Otherwise they accumulate in the weight, as float32.
+  // `separate_gradient`: gradients of products accumulate in target().grad(), as bfloat16.
+  // Otherwise they accumulate in the weight, as float32.
   WorkingCopy(torch::Tensor weight, bool separate_gradient);
 
   const torch::Tensor& weight() const { return weight_; }
@@ -32,9 +32,7 @@ class WorkingCopy {
 std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module& module,
                                                               bool separate_gradients);
 
-// Its values, or undefined if there is none or autocast is off.
-torch::Tensor working_values(const std::shared_ptr<WorkingCopy>& copy);
-// These, or else the weight.
+// The values of the copy, or the weight if there is none or autocast to bfloat16 is off.
 torch::Tensor product_weight(const torch::Tensor& weight, const std::shared_ptr<WorkingCopy>& copy);
 
 }  // namespace tost

@@ -29,6 +29,15 @@ inline bool by_kernels(const at::Tensor& w) {
 // y, pi, and what backward needs: energy, moment and pi_sum, or the state and two kinds of sums.
 using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+// The part of the arguments that every kernel has.
+template <class Args>
+void set_inputs(Args& args, const at::Tensor& w, const at::Tensor& temp) {
+  args.shape = shape_of(w, temp.size(0));
+  args.dtype = kernel_dtype(w);
+  args.w = tokens_in(w);
+  args.temp = temp.const_data_ptr<float>();
+}
+
 inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }

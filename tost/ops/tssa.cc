@@ -94,10 +94,10 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  check_tssa_inputs(w, temp, lengths);
   // Compilers' lengths have no values, and to read those of a GPU would wait for it.
   if (is_defined(lengths) && lengths->is_cpu() &&
       !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
+    check_tssa_inputs(w, temp, lengths);
     lengths_in_range(lengths, w.size(1));
   }
   return tssa_plain(w, temp, lengths);
@@ -170,10 +170,7 @@ ForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
   const auto y = empty_cached(w.sizes(), w.scalar_type());
   const auto pi = empty_cached({batch, heads, w.size(1)}, at::kFloat);
   kernels::TssaForwardArgs args;
-  args.shape = shape_of(w, heads);
-  args.dtype = kernel_dtype(w);
-  args.w = tokens_in(w);
-  args.temp = temp.const_data_ptr<float>();
+  set_inputs(args, w, temp);
   args.lengths = valid.defined() ? valid.const_data_ptr<int64_t>() : nullptr;
   args.y = tokens_out(y);
   args.pi = pi.mutable_data_ptr<float>();
@@ -216,12 +213,9 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
   const auto grad_w = empty_cached(w.sizes(), w.scalar_type());
   const auto grad_temp = empty_cached(temp.sizes(), at::kFloat);
   kernels::TssaBackwardArgs args;
-  args.shape = shape_of(w, temp.size(0));
-  args.dtype = kernel_dtype(w);
-  args.w = tokens_in(w);
+  set_inputs(args, w, temp);
   args.grad_y = tokens_in(gy);
   args.grad_pi = floats_or_null(gpi);
-  args.temp = temp.const_data_ptr<float>();
   args.lengths = valid.defined() ? valid.const_data_ptr<int64_t>() : nullptr;
   args.pi = pi.const_data_ptr<float>();
   args.energy = energy.const_data_ptr<float>();
@@ -234,8 +228,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
   return {grad_w, grad_temp.to(temp_any.scalar_type())};
 }
 
-// ---- Meta: shapes without data, for torch.compile, export and FakeTensor; sizes may be symbolic
-// ----
+// ---- Meta: shapes, perhaps symbolic, for torch.compile, export and FakeTensor ----
 
 ForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp,
                                 const OptionalTensor& lengths) {
@@ -271,7 +264,7 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
 }
-// Where autograd is not asked, on devices without kernels.
+// For calls without autograd on devices without kernels.
 TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
   m.impl("tssa", tssa_by_torch);
 }

@@ -68,8 +68,8 @@ namespace {
 
 // ---- Autograd ----
 
-// y, pi, the state after, and for backward the sums before each chunk (kernels/
-// tssa_causal.h): carry [B, chunks, 2 C] float32 and pi_carry [B, chunks, H] float64.
+// y, pi, the state after, and for backward the sums before each chunk (kernels/tssa_causal.h):
+// carry [B, chunks, 2 C] float32 and pi_carry [B, chunks, H] float64.
 ForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
                                 const at::Tensor& denom_bias, const OptionalTensor& state,
                                 c10::SymInt position) {
@@ -145,13 +145,10 @@ ForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
   const auto state = is_defined(before) ? before->contiguous() : at::Tensor();
   const int64_t batch = w.size(0), heads = temp.size(0);
   kernels::CausalForwardArgs args;
-  args.shape = shape_of(w, heads);
-  args.dtype = kernel_dtype(w);
+  set_inputs(args, w, temp);
   const auto y = empty_cached(w.sizes(), w.scalar_type());
   const auto pi = empty_cached({batch, heads, w.size(1)}, at::kFloat);
   const auto after = empty_cached({batch, kernels::causal_state_size(args.shape)}, at::kDouble);
-  args.w = tokens_in(w);
-  args.temp = temp.const_data_ptr<float>();
   args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
   args.state = state.defined() ? state.const_data_ptr<double>() : nullptr;
   args.y = tokens_out(y);
@@ -201,12 +198,9 @@ ThreeTensors tssa_causal_backward_cpu(const OptionalTensor& grad_y, const Option
   const auto grad_temp = empty_cached(temp.sizes(), at::kFloat);
   const auto grad_bias = empty_cached(bias.sizes(), at::kFloat);
   kernels::CausalBackwardArgs args;
-  args.shape = shape_of(w, temp.size(0));
-  args.dtype = kernel_dtype(w);
-  args.w = tokens_in(w);
+  set_inputs(args, w, temp);
   args.grad_y = tokens_in(gy);
   args.grad_pi = floats_or_null(gpi);
-  args.temp = temp.const_data_ptr<float>();
   args.bias = {bias.const_data_ptr<float>(), bias.size(1), position};
   args.pi = pi.const_data_ptr<float>();
   args.carry = carry.const_data_ptr<float>();
