@@ -75,8 +75,7 @@ WorkingCopy* AdamW::copy_of(const Tensor& p) const {
 void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < groups_.size(); ++i) {
-    const auto step = groups_[i].muon_parts.empty() ? &AdamW::step_group : &AdamW::step_muon;
-    (this->*step)(groups_[i], moments_[i], lr, gradient_scale);
+    step_group(groups_[i], moments_[i], lr, gradient_scale);
   }
 }
 
@@ -100,6 +99,7 @@ void AdamW::step_muon(const ParamGroup& group, const std::vector<Moments>& momen
 // ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
 void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
                        double gradient_scale) const {
+  if (!group.muon_parts.empty()) return step_muon(group, moments, lr, gradient_scale);
   std::vector<Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (size_t i = 0; i < group.params.size(); ++i) {
     const Tensor& p = group.params[i];
