@@ -24,14 +24,7 @@ class SequenceExportTest : public FolderTest {
   std::string out() const { return (folder_ / "out").string(); }
 
   std::string refused(const SequenceSpec& spec, ErrorKind kind) const {
-    try {
-      export_listops(spec, out());
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), kind) << error.what();
-      return error.what();
-    }
-    ADD_FAILURE() << "written";
-    return "";
+    return error_of(kind, [&] { export_listops(spec, out()); });
   }
 
   void expect_same(const SequenceSpec& made) const {

@@ -9,6 +9,7 @@
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace scaling_bench_test {
@@ -23,14 +24,9 @@ ScalingOptions tiny() {
 }
 
 std::string message_of(const ScalingOptions& options, ErrorKind kind) {
-  try {
-    run_scaling_bench(options, {});
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
+  const auto message = testing::error_of(kind, [&] { run_scaling_bench(options, {}); });
+  EXPECT_NE(message, "") << "nothing was thrown";
+  return message;
 }
 
 TEST(ScalingBench, ReadsLengths) {

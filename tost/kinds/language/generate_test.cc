@@ -152,6 +152,15 @@ class Generate : public ::testing::Test {
     return generate(*model_, *tokenizer_, prompts, config, session);
   }
 
+  TextSession save_short_session(const std::filesystem::path& file) {
+    GenerateConfig config;
+    config.max_tokens = 2;
+    TextSession session;
+    run({{1}}, config, &session);
+    save_session(file, session, *model_);
+    return session;
+  }
+
   std::shared_ptr<LanguageModel> model_;
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
@@ -327,13 +336,9 @@ TEST_F(Generate, AnEngineContinuesAnySession) {
 
 TEST_F(Generate, SessionOfAnotherModelIsRefused) {
   make("none");
-  GenerateConfig config;
-  config.max_tokens = 2;
-  TextSession session;
-  run({{1}}, config, &session);
   const testing::TempDir folder;
   const auto file = folder.path() / "session";
-  save_session(file, session, *model_);
+  save_short_session(file);
   {
     const torch::NoGradGuard no_grad;
     model_->parameters()[0][0][0] += 1.0;
@@ -350,13 +355,9 @@ TEST_F(Generate, SessionOfAnotherModelIsRefused) {
 
 TEST_F(Generate, SessionsFromBeforeASettingAreRead) {
   make("none", "delta");
-  GenerateConfig config;
-  config.max_tokens = 2;
-  TextSession session;
-  run({{1}}, config, &session);
   const testing::TempDir folder;
   const auto file = folder.path() / "session";
-  save_session(file, session, *model_);
+  const TextSession session = save_short_session(file);
   auto content = load_safetensors(file);
   auto head = nlohmann::json::parse(content.metadata.at("tost.session"));
   for (const char* later : {"beta_range", "delta_steps"}) head["config"].erase(later);
