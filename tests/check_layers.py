@@ -17,6 +17,7 @@ DOWNSTAIRS = {
     "ops": {"kernels", "base"},
     "comm": {"ops", "base"},
     "io": {"base"},
+    "engine": {"io", "kernels", "base"},
     "data": {"io", "base"},
 }
 # The rooms upstairs, from below: each may include those before it, and what lies downstairs but for the exceptions.
@@ -41,7 +42,7 @@ def room_of(path):
 
 # Tests may also look at parity files and the like.
 TESTS_MAY_ALSO = {"testing", "io", "base"}
-NO_TORCH = {"base", "kernels"}
+NO_TORCH = {"base", "kernels", "engine"}
 C10D = re.compile(r"torch/csrc/distributed/|gloo/")
 MAY_C10D = {"comm/backends.cc", "comm/backends.h", "comm/group.cc"}
 TORCH = "tost/torch.h"  # of every layer that may include torch
@@ -52,7 +53,7 @@ INSTEAD = [
      "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|thread)\..*"),
     (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
      # Files of the system or of this program's own making.
-     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file\.cc"),
+     r"tost/base/.*|tost/kernels/block_cache\.cc|tost/io/token_file\.cc"),
     (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/io/(?:parse_json\.h|safetensors\.cc)"),
 ]
 IS_TEST = re.compile(r".*(?:_test|_test_util|_probe|_verdicts|_cases|_fuzz|_samples)\.\w+|.*/testing/.*|.*_test\.h")

@@ -11,7 +11,7 @@
 
 #include "tost/base/error.h"
 #include "tost/kernels/tssa.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 
 namespace tost::python {
 

@@ -1,4 +1,4 @@
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tost/base/error.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 
 namespace tost {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/kernels/products/few_rows.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {

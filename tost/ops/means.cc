@@ -13,7 +13,7 @@
 
 #include "tost/base/error.h"
 #include "tost/kernels/means.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_call.h"
 #include "tost/ops/plain.h"

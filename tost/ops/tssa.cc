@@ -8,7 +8,7 @@
 #include <torch/library.h>
 
 #include "tost/base/error.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_args.h"
 #include "tost/ops/schemas.h"

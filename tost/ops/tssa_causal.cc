@@ -9,7 +9,7 @@
 
 #include "tost/base/error.h"
 #include "tost/kernels/tssa_causal.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_args.h"
 

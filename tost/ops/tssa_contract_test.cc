@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
 #include "tost/testing/errors.h"

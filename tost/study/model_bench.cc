@@ -16,7 +16,7 @@
 #include "tost/io/safetensors.h"
 #include "tost/kinds/kinds.h"
 #include "tost/nn/preset_names.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/device.h"
 
 namespace tost {

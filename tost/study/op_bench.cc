@@ -11,7 +11,7 @@
 #include "tost/bench/bench_model.h"
 #include "tost/bench/timing.h"
 #include "tost/nn/causal_means.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"

@@ -12,7 +12,7 @@
 #include "tost/base/text.h"
 #include "tost/bench/timing.h"
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/study/scaling_layer.h"
 

@@ -8,7 +8,7 @@
 #include "tost/kernels/tssa_causal.h"
 #include "tost/kinds/language/engine_weights.h"
 #include "tost/nn/causal_attention.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {

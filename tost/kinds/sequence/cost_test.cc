@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/ops/block_cache.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
