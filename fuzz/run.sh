@@ -23,9 +23,9 @@ sources_of() {
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/idx.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
-    json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
+    json) echo tost/store/metadata.cc tost/engine/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_model,metadata}.cc tost/nn/config_json.cc
+      echo tost/store/{foreign_model,metadata}.cc tost/engine/config_json.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;

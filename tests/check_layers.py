@@ -14,7 +14,7 @@ DOWNSTAIRS = {
     "base": set(),
     "testing": {"ops", "base"},
     "kernels": {"base"},
-    "ops": {"kernels", "base"},
+    "ops": {"engine", "io", "kernels", "base"},
     "comm": {"ops", "base"},
     "io": {"base"},
     "engine": {"io", "kernels", "base"},

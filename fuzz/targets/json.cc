@@ -2,9 +2,9 @@
 #include <map>
 
 #include "fuzz/targets.h"
+#include "tost/engine/config_json.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/nn/config_json.h"
 #include "tost/store/metadata.h"
 #include "tost/train/config_form.h"
 

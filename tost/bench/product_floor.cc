@@ -57,7 +57,7 @@ std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, 
     calls.push_back([x, w] { at::_int_mm(x, w.t()); });
     return calls;
   }
-  const auto dtype = facts_of(precision).modules.value_or(torch::kBFloat16);
+  const auto dtype = precision == Precision::kFp32 ? torch::kFloat : torch::kBFloat16;
   const Tensor x = inputs.get(rows, p.inputs, dtype);
   const Tensor w = torch::randn({p.outputs, p.inputs}).to(dtype).to(inputs.device);
   calls.push_back([x, w] { at::mm(x, w.t()); });

@@ -10,6 +10,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/kinds/kinds.h"
+#include "tost/ops/product_support.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {

@@ -81,13 +81,6 @@ class Block : public torch::nn::Module {
 // The blocks of a model, in the order of its layers.
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
 
-// The width between the two maps of an MLP: floor(dim * ratio), where a ratio that was itself
-// computed as width / dim gives that width back.
-inline int64_t hidden_width(int64_t dim, double ratio) {
-  constexpr double kRounding = 1e-6;
-  return static_cast<int64_t>(static_cast<double>(dim) * ratio + kRounding);
-}
-
 std::vector<std::string> recompute_names();  // none, mlp, block
 // Throws a usage Error for another name.
 Recompute recompute_from_name(const std::string& name);

@@ -7,39 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tost/engine/language_config.h"
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/torch.h"
 
 namespace tost {
-
-// Additions to the official causal mixers, all off by default, so that official weights load. All
-// but the window of softmax keep the state independent of the context.
-struct CausalMixerOptions {
-  // Length of denom_bias (TSSA); positions beyond it have bias 0. -1: the block.
-  int64_t bias_positions = -1;
-  // Taps of a causal depthwise convolution on the projected tokens, the current one included; 0:
-  // none.
-  int64_t conv = 0;
-  // Exponential forgetting of the running statistics, one rate a head: none, fixed (a ladder of
-  // horizons, not trained) or learned (starting from that ladder).
-  std::string decay = "none";
-  // Membership times H, so that a uniform one is 1.
-  bool scale_pi = false;
-  // First moments in addition to the second ones (TSSA): none; tokens: running membership-weighted
-  // means (GroupMeans) of the projected tokens; values: of a separate projection.
-  std::string means = "none";
-  // Multiplies the output by a gate computed from the block's input.
-  bool gate = false;
-  // softmax sees this many tokens, the current one included; 0: all.
-  int64_t window = 0;
-  // Share of the attention weights of softmax that training drops; -1: as
-  // CausalMixerConfig::dropout.
-  double attention_dropout = -1;
-  // Of the delta rule: β is in 0 ... beta_range (1 or 2), and a token makes delta_steps updates.
-  int64_t beta_range = 1;
-  int64_t delta_steps = 1;
-};
 
 // The arguments of a mixer's constructor. heads divides dim.
 struct CausalMixerConfig {
@@ -54,7 +27,6 @@ struct CausalMixerConfig {
 std::vector<std::string> causal_mixer_names();
 // Those whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
-std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 
 // A short causal depthwise convolution over tokens: each channel mixes a token with the few before
 // it.

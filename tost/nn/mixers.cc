@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/mixer_names.h"
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_delta.h"
 #include "tost/nn/causal_means.h"
@@ -105,38 +106,9 @@ constexpr std::array kMixers{
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
 
-// Names in files and flags of earlier builds of 0.1.0, and the names here; "" was dropped, null
-// never existed.
-struct OldName {
-  std::string_view name;
-  const char* both;
-  const char* causal;
-};
-constexpr std::array kOldNames{
-    OldName{"tssa-running-means", "means", nullptr},
-    OldName{"tssa-means", "", "means"},
-    OldName{"tssa-uniform", "uniform", "uniform"},
-    OldName{"tssa-group-means", "", nullptr},
-    OldName{"tssa-length-free", "", nullptr},
-    OldName{"tssa-running-means-uniform", "", nullptr},
-    OldName{"tssa-means-uniform", nullptr, ""},
-};
-
-const char* new_name(const std::string& name, const char* OldName::*direction) {
-  for (const OldName& old : kOldNames) {
-    if (old.name == name) return old.*direction;
-  }
-  return nullptr;
-}
-
-std::string in_use(const std::string& name, const char* OldName::*direction) {
-  const char* found = new_name(name, direction);
-  return found == nullptr || *found == '\0' ? name : found;
-}
-
-[[noreturn]] void fail_name(const std::string& name, const char* OldName::*direction,
-                            const char* kind, const std::vector<std::string>& names) {
-  if (new_name(name, direction) != nullptr) {
+[[noreturn]] void fail_name(const std::string& name, bool causal, const char* kind,
+                            const std::vector<std::string>& names) {
+  if (is_dropped_mixer(name, causal)) {
     fail_usage("The ", kind, " '", name, "' was dropped; only earlier builds of tost 0.1.0 ",
                "read it. The mixers are ", join(names, ", "), ".");
   }
@@ -145,19 +117,19 @@ std::string in_use(const std::string& name, const char* OldName::*direction) {
 }
 
 const BothDirections& find_mixer(const std::string& name) {
-  const std::string wanted = in_use(name, &OldName::both);
+  const std::string wanted = mixer_in_use(name);
   for (const auto& entry : kMixers) {
     if (wanted == entry.name && entry.both.make != nullptr) return entry.both;
   }
-  fail_name(name, &OldName::both, "token mixer", mixer_names());
+  fail_name(name, /*causal=*/false, "token mixer", mixer_names());
 }
 
 const Causal& find_causal_mixer(const std::string& name) {
-  const std::string wanted = in_use(name, &OldName::causal);
+  const std::string wanted = causal_mixer_in_use(name);
   for (const auto& entry : kMixers) {
     if (wanted == entry.name && entry.causal.make != nullptr) return entry.causal;
   }
-  fail_name(name, &OldName::causal, "causal token mixer", causal_mixer_names());
+  fail_name(name, /*causal=*/true, "causal token mixer", causal_mixer_names());
 }
 
 template <class Wanted>
@@ -204,14 +176,6 @@ std::vector<std::string> split_mixer_names() {
 
 std::vector<std::string> split_causal_mixer_names() {
   return names_where([](const MixerEntry& entry) { return entry.causal.splits; });
-}
-
-std::string mixer_in_use(const std::string& name) {
-  return in_use(name, &OldName::both);
-}
-
-std::string causal_mixer_in_use(const std::string& name) {
-  return in_use(name, &OldName::causal);
 }
 
 void check_mixer_name(const std::string& name) {

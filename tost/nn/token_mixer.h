@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/engine/mixer_names.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -79,20 +80,9 @@ class TokenMixer : public torch::nn::Module {
   virtual void draw_weights() {}
 };
 
-// Name of the mixer of block `index`, counted from 0, of a configuration with the members mixer,
-// hybrid_mixer and hybrid_every.
-template <class Config>
-const std::string& mixer_of_block(const Config& c, int64_t index) {
-  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
-  return hybrid ? c.hybrid_mixer : c.mixer;
-}
-
 std::vector<std::string> mixer_names();
 // Those whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
-
-// The present name of a mixer that earlier builds of 0.1.0 renamed; other names unchanged.
-std::string mixer_in_use(const std::string& name);
 
 // Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
 void check_mixer_name(const std::string& name);

@@ -5,8 +5,8 @@
 #include <c10/core/GradMode.h>
 
 #include "tost/base/error.h"
-#include "tost/kernels/products/few_rows.h"
 #include "tost/kernels/block_cache.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {
@@ -40,32 +40,6 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
   args.y = y.mutable_data_ptr<float>();
   kernels::linear_few_rows(args, torch_parallel);
   return y.to(x.scalar_type());
-}
-
-at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,
-                           const at::Tensor& bias) {
-  const int64_t rows = x.dim() == 2 ? x.size(0) : 0, outputs = weight.values.size(0);
-  if (rows < 1 || rows > kernels::kMostFewRows || x.size(1) != weight.inputs) {
-    fail_usage("1 to ", kernels::kMostFewRows, " rows of ", weight.inputs, " inputs are needed, ",
-               "found ", x.sizes(), ".");
-  }
-  const auto wide = x.to(at::kFloat).contiguous();
-  auto y = at::empty({rows, outputs}, wide.options());
-  kernels::FewRowsArgs args;
-  args.rows = rows;
-  args.inputs = weight.inputs;
-  args.outputs = outputs;
-  args.type = weight.type;
-  args.x = wide.const_data_ptr<float>();
-  const ScratchBlock prepared(size_t(rows * kernels::prepared_stride(args.type, weight.inputs)));
-  kernels::prepare_few_rows(args.type, args.x, rows, weight.inputs, prepared.data());
-  args.prepared = prepared.data();
-  args.weight = weight.values.const_data_ptr();
-  args.scales = weight.scales.const_data_ptr();
-  args.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
-  args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows(args, torch_parallel);
-  return y;
 }
 
 }  // namespace tost

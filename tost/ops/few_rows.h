@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "tost/ops/quantized_weight.h"
-
 namespace tost {
 
 // Whether linear_few_rows() takes these: no gradient wanted, CPU, x [..., in] of 1 to 4 rows,
@@ -14,11 +12,5 @@ bool few_rows_apply(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 // x Wᵀ + b over the last dimension of x, sums in float32; result of x's dtype. Only for what
 // few_rows_apply() allows. Bound by reading the weight once.
 at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-
-// The same with a weight in eight bits, or in four as step_rows() orders it; x [1 to 4 rows, in]
-// and bias float32. For four bits x is rounded to sixteen, within 1.6e-5 of the largest of each
-// row.
-at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,
-                           const at::Tensor& bias);
 
 }  // namespace tost

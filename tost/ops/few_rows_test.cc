@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tost/engine/quantized_weight.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
+#include "tost/ops/arrays.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -77,6 +79,26 @@ TEST(FewRows, CachedWeightsGiveTheSameBits) {
   kernels::force_isa("auto");
 }
 
+// y of a weight in integers, in the order in which step_rows() puts them.
+torch::Tensor integer_product(const torch::Tensor& x, const QuantizedWeight& weight,
+                              const torch::Tensor& bias) {
+  const int64_t rows = x.size(0);
+  auto y = torch::empty({rows, weight.values.size(0)});
+  kernels::FewRowsArgs args{.rows = rows, .inputs = weight.inputs, .outputs = y.size(1)};
+  args.type = weight.type;
+  args.x = x.const_data_ptr<float>();
+  Array prepared =
+      Array::empty({rows * kernels::prepared_stride(args.type, weight.inputs)}, TorchDtype::kUInt8);
+  kernels::prepare_few_rows(args.type, args.x, rows, weight.inputs, prepared.mutable_data<void>());
+  args.prepared = prepared.data<void>();
+  args.weight = weight.values.data<void>();
+  args.scales = weight.scales.data<void>();
+  args.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+  args.y = y.mutable_data_ptr<float>();
+  kernels::linear_few_rows(args, serial_for);
+  return y;
+}
+
 // Against the plain product with the dequantised weight, in float64.
 TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
   const torch::NoGradGuard no_grad;
@@ -96,8 +118,9 @@ TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
         // `share`: of the largest input, by which each input may be off.
         const auto check = [&](const QuantizedWeight& packed, const QuantizedWeight& plain,
                                double share) {
-          const auto found = linear_few_rows(x, packed, bias).to(torch::kDouble);
-          const auto w = dequantize(plain).to(torch::kDouble), wide = x.to(torch::kDouble);
+          const auto found = integer_product(x, packed, bias).to(torch::kDouble);
+          const auto w = tensor_of(dequantize(plain)).to(torch::kDouble),
+                     wide = x.to(torch::kDouble);
           const auto exact =
               torch::linear(wide, w, bias.defined() ? bias.to(torch::kDouble) : bias);
           const auto top = wide.abs().amax(1, true).expand_as(wide);
@@ -106,7 +129,7 @@ TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
           EXPECT_TRUE(((found - exact).abs() <= allowed).all().item<bool>())
               << isa << " " << rows << " x " << inputs << " x " << outputs;
         };
-        const auto eight = quantize_int8(weight), four = quantize_int4(weight);
+        const auto eight = quantize_int8(array_of(weight)), four = quantize_int4(array_of(weight));
         check(eight, eight, 0);
         check(step_rows(four), four, 1.6e-5);
       }
@@ -119,11 +142,11 @@ TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
   const torch::NoGradGuard no_grad;
   for (const auto& isa : kernels::supported_isas()) {
     kernels::force_isa(isa);
-    const auto weight = step_rows(quantize_int4(torch::randn({3, 100})));
+    const auto weight = step_rows(quantize_int4(array_of(torch::randn({3, 100}))));
     for (const double value : {double(NAN), double(INFINITY), -double(INFINITY)}) {
       auto x = torch::zeros({2, 100});
       x[1][77] = value;
-      const auto y = linear_few_rows(x, weight, {});
+      const auto y = integer_product(x, weight, {});
       EXPECT_TRUE(y[0].eq(0).all().item<bool>()) << isa;
       EXPECT_FALSE(y[1].isfinite().any().item<bool>()) << isa << " " << value;
     }

@@ -11,11 +11,12 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/engine/quantized_weight.h"
 #include "tost/kernels/products/panel_rows.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/product_support.h"
-#include "tost/ops/quantized_weight.h"
 
 namespace tost {
 namespace {
@@ -109,13 +110,13 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
 
 // Leaves integers, or the floats they encode if integers are not multiplied here.
 void PackedLinear::round_to_int8(at::Tensor& weight) {
-  const QuantizedWeight rounded = quantize_int8(weight);
-  column_scale_ = rounded.scales.to(at::kFloat).flatten().contiguous();
+  const QuantizedWeight rounded = quantize_int8(array_of(weight));
+  column_scale_ = tensor_of(rounded.scales);
   if (!native_) {
-    weight = rounded.values.to(at::kFloat).mul(column_scale_.unsqueeze(1));
+    weight = tensor_of(dequantize(rounded));
     return;
   }
-  weight = rounded.values;
+  weight = tensor_of(rounded.values);
   column_sums_ = at::empty({divide_up(inputs_, kInputStep) + 1, outputs_}, at::kInt);
   const auto* values = weight.const_data_ptr<int8_t>();
   auto* sums = column_sums_.mutable_data_ptr<int32_t>();

@@ -6,8 +6,9 @@
 #include <cstdlib>
 
 #include "tost/base/error.h"
+#include "tost/engine/quantized_weight.h"
 #include "tost/kernels/isa.h"
-#include "tost/ops/quantized_weight.h"
+#include "tost/ops/arrays.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -52,7 +53,7 @@ struct Rows {
 Tensor rounded(const Tensor& weight, Packing packing) {
   if (packing == Packing::kFloat32) return weight.to(torch::kDouble);
   if (packing == Packing::kBfloat16) return weight.to(torch::kBFloat16).to(torch::kDouble);
-  return dequantize(quantize_int8(weight)).to(torch::kDouble);
+  return tensor_of(dequantize(quantize_int8(array_of(weight)))).to(torch::kDouble);
 }
 
 Tensor run(const PackedLinear& map, const PackedRows& x, int64_t panels_at_once = 1 << 20) {

@@ -3,15 +3,9 @@
 
 #include <cstdint>
 
-namespace tost {
+#include "tost/engine/precision.h"
 
-// The types that a packed product multiplies natively; sums are float32 (float32, bfloat16) or
-// int32 (int8).
-enum class Packing : uint8_t {
-  kFloat32,
-  kBfloat16,  // rows and weight rounded to bfloat16
-  kInt8,      // uint8 rows (quantize_rows) times int8 weights
-};
+namespace tost {
 
 // Found by trying them once and comparing the sums; a product that is missing here is computed in
 // pairs (int8) or in float32 on the same rounded numbers, with the same result to rounding.

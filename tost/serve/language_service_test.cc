@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/io/tokenizers.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
 #include "tost/serve/api_error.h"
 
 namespace tost {
@@ -386,7 +387,8 @@ TEST(LanguageService, SessionsOutOfRangeAreRefused) {
   EXPECT_TRUE(refused(far));
   EXPECT_TRUE(refused(empty));
   large.state.blocks[0] = copy_of(session.state).blocks[0];
-  for (auto& [name, tensor] : large.state.blocks[0]) {
+  for (auto& [name, array] : large.state.blocks[0]) {
+    const auto tensor = tensor_of(array);
     tensor.view(-1)[0].fill_(tensor.scalar_type() == torch::kDouble ? 1e300 : 3e38);
   }
   EXPECT_TRUE(refused(large));
@@ -401,7 +403,7 @@ TEST(LanguageService, BrokenStatesEndTheirTextAlone) {
   service.submit(std::move(r));
   auto session = first.wait().end.session;
   for (auto& block : session.state.blocks) {
-    for (auto& [name, tensor] : block) tensor.fill_(std::nan(""));
+    for (auto& [name, array] : block) tensor_of(array).fill_(std::nan(""));
   }
   Text broken, whole;
   auto bad = request_of(broken, {4}, 1, 50);

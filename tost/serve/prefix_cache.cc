@@ -10,14 +10,6 @@ constexpr int64_t kTensorBytes = 512;
 
 }  // namespace
 
-LanguageState copy_of(const LanguageState& state) {
-  LanguageState copy{.position = state.position, .blocks = state.blocks};
-  for (auto& block : copy.blocks) {
-    for (auto& [name, tensor] : block) tensor = tensor.clone(at::MemoryFormat::Contiguous);
-  }
-  return copy;
-}
-
 struct PrefixCache::Node {
   Node* parent = nullptr;
   std::map<Piece, std::unique_ptr<Node>> next;
@@ -70,7 +62,7 @@ void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const Langua
   int64_t bytes = int64_t(sizeof(Node) + sizeof(Piece) + piece.size() * sizeof(piece[0])) +
                   int64_t(last.nbytes()) + 2 * kTensorBytes;
   for (const auto& block : state.blocks) {
-    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.nbytes()) + kTensorBytes;
+    for (const auto& [name, array] : block) bytes += array.bytes() + kTensorBytes;
   }
   if (bytes > most_bytes_) return;
   Node* parent = root_.get();

@@ -17,8 +17,6 @@ namespace tost {
 // do not depend, bit for bit, on the content of the cache.
 inline constexpr int64_t kPrefixPiece = 256;
 
-LanguageState copy_of(const LanguageState& state);
-
 // Not thread-safe.
 class PrefixCache {
  public:

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tost/ops/arrays.h"
+
 namespace tost {
 namespace {
 
 LanguageState state_of(int64_t position, double value) {
   LanguageState state{.position = position};
-  state.blocks.push_back({{"statistics", torch::full({1, 8}, value, torch::kDouble)}});
+  state.blocks.push_back({{"statistics", array_of(torch::full({1, 8}, value, torch::kDouble))}});
   return state;
 }
 
@@ -71,10 +73,10 @@ TEST(PrefixCache, GivesCopies) {
   PrefixCache cache(1 << 20);
   auto state = state_of(kPrefixPiece, 5);
   cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4}));
-  state.blocks[0]["statistics"].zero_();
+  tensor_of(state.blocks[0]["statistics"]).zero_();
   auto hit = cache.find(text(1));
-  hit.state.blocks[0]["statistics"].zero_();
-  EXPECT_EQ(cache.find(text(1)).state.blocks[0]["statistics"].min().item<double>(), 5);
+  tensor_of(hit.state.blocks[0]["statistics"]).zero_();
+  EXPECT_EQ(cache.find(text(1)).state.blocks[0]["statistics"].data<double>()[7], 5);
 }
 
 TEST(PrefixCache, DropsTheLeavesUsedLeastRecently) {
@@ -102,7 +104,7 @@ TEST(PrefixCache, WhatNeverFitsDropsNothing) {
   PrefixCache cache(one.bytes());
   add(cache, text(1));
   LanguageState large = state_of(kPrefixPiece, 1);
-  large.blocks[0]["statistics"] = torch::zeros({1, 1000}, torch::kDouble);
+  large.blocks[0]["statistics"] = Array::zeros({1, 1000}, TorchDtype::kFloat64);
   cache.add(text(1, 7), kPrefixPiece, large, torch::zeros({1, 4}));
   EXPECT_EQ(cache.find(text(1, 7)).tokens, 0);
   EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
@@ -111,7 +113,8 @@ TEST(PrefixCache, WhatNeverFitsDropsNothing) {
 TEST(PrefixCache, IsAsItWasWhereMemoryEnds) {
   PrefixCache cache(int64_t{1} << 60);
   auto state = state_of(kPrefixPiece, 5);
-  state.blocks[0]["statistics"] = torch::zeros({1}, torch::kByte).expand({int64_t{1} << 52});
+  state.blocks[0]["statistics"] =
+      array_of(torch::zeros({1}, torch::kByte).expand({int64_t{1} << 52}));
   EXPECT_THROW(cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4})), std::exception);
   EXPECT_EQ(cache.find(text(1)).tokens, 0);
   EXPECT_EQ(cache.bytes(), 0);

@@ -5,8 +5,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/quantized_weight.h"
 #include "tost/nn/state_dict.h"
-#include "tost/ops/quantized_weight.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 
@@ -36,16 +37,10 @@ struct Errors {
 
 QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightType type) {
   try {
-    return quantize(weight, type);
+    return quantize(array_of(weight), type);
   } catch (const Error& error) {
     fail_data("Tensor '", name, "' cannot be rounded: ", error.what());
   }
-}
-
-[[noreturn]] void fail_sizes(const std::string& where, const std::string& name, const Tensor& found,
-                             at::IntArrayRef wanted) {
-  fail_data(where, " holds '", name, "' of type ", found.scalar_type(), " and sizes ",
-            found.sizes(), " where ", wanted, " are needed.");
 }
 
 // One tensor of the file in integers, of which the model has the sizes `wanted`.
@@ -55,36 +50,11 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
   if (found == file.end()) {
     fail_data(where, " holds '", name, "' in integers but lacks '", name, kScale, "'.");
   }
-  const Tensor& scales = found->second;
   if (wanted.dim() != 2 || !wanted.is_floating_point()) {
     fail_data(where, " holds '", name, "' in integers, which only matrices can be.");
   }
-  const bool four = values.scalar_type() == torch::kByte;
-  const int64_t out = wanted.size(0), in = wanted.size(1);
-  const std::vector<int64_t> sizes{out, four ? (in + 1) / 2 : in};
-  auto scale_sizes = std::vector<int64_t>{out};
-  if (four) scale_sizes.push_back((in + 31) / 32);
-  if (values.sizes() != at::IntArrayRef(sizes)) fail_sizes(where, name, values, sizes);
-  if (scales.sizes() != at::IntArrayRef(scale_sizes) ||
-      scales.scalar_type() != (four ? torch::kBFloat16 : torch::kFloat)) {
-    fail_sizes(where, name + kScale, scales, scale_sizes);
-  }
-  const auto wide = scales.to(torch::kFloat);
-  if (!wide.isfinite().logical_and(wide.ge(0)).all().item<bool>()) {
-    fail_data(where, " has a scale in '", name, kScale, "' that is negative or not finite.");
-  }
-  const bool outside =
-      four ? values.bitwise_and(15).eq(0).any().item<bool>() || values.lt(16).any().item<bool>()
-           : values.eq(-128).any().item<bool>();
-  if (outside) {
-    fail_data(where, " has a value in '", name, "' outside ", four ? "-7 to 7." : "-127 to 127.");
-  }
-  auto weight = dequantize(
-      {four ? WeightType::kInt4 : WeightType::kInt8, values.contiguous(), scales.contiguous(), in});
-  if (!weight.isfinite().all().item<bool>()) {
-    fail_data(where, " has a scale in '", name, kScale, "' that is too large for its values.");
-  }
-  return weight;
+  return tensor_of(dequantize(stored_integers(array_of(values), array_of(found->second),
+                                              wanted.size(0), wanted.size(1), name, where)));
 }
 
 }  // namespace
@@ -135,9 +105,9 @@ StoredWeights store_weights(const torch::nn::Module& module, Precision precision
       continue;
     }
     const auto q = rounded(name, weight, type);
-    stored.tensors[name] = q.values;
-    stored.tensors[name + kScale] = q.scales;
-    errors.add(weight, dequantize(q));
+    stored.tensors[name] = tensor_of(q.values);
+    stored.tensors[name + kScale] = tensor_of(q.scales);
+    errors.add(weight, tensor_of(dequantize(q)));
   }
   stored.largest_error = errors.largest;
   stored.mean_error = errors.size > 0 ? errors.error / errors.size : 0;

@@ -4,6 +4,7 @@
 #include "tost/base/text.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -13,13 +14,12 @@ using torch::Tensor;
 // Reads tokens after a state; shared by the engine and the plain model.
 using Extend = std::function<Tensor(const Tensor& ids, LanguageState& state)>;
 
-LanguageState copy_of(const LanguageState& state) {
-  LanguageState copy{state.position, {}};
-  for (const MixerState& block : state.blocks) {
-    MixerState& to = copy.blocks.emplace_back();
-    for (const auto& [name, tensor] : block) to[name] = tensor.clone();
+// On any device.
+LanguageState tensors_copied(LanguageState state) {
+  for (Arrays& block : state.blocks) {
+    for (auto& [name, array] : block) array = array_of(tensor_of(array).clone());
   }
-  return copy;
+  return state;
 }
 
 BenchRunner prefill_runner(const Extend& extend, const Tensor& ids) {
@@ -36,7 +36,7 @@ BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTa
   auto start = std::make_shared<LanguageState>(), state = std::make_shared<LanguageState>();
   extend(ids.narrow(1, 0, task.size), *start);
   BenchRunner runner;
-  runner.prepare = [start, state] { *state = copy_of(*start); };
+  runner.prepare = [start, state] { *state = tensors_copied(*start); };
   runner.run = [extend, ids, task, state] {
     Tensor last;
     for (int64_t i = 0; i < task.steps; ++i) {

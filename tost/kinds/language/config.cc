@@ -1,85 +1,6 @@
 #include "tost/kinds/language/config.h"
 
-#include <cmath>
-
-#include "tost/nn/config_json.h"
-
 namespace tost {
-namespace {
-
-// Far above any model of the paper (width 1280, depth 36), far below sizes of a hostile file that
-// would overflow or exhaust memory.
-constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
-constexpr double kMaxParameters = 2e10;
-
-// Every field with its key and whether a JSON form may leave it out; see config_json.h.
-constexpr auto kFields = [](auto& c, auto&& visit) {
-  visit("name", c.name, true);
-  visit("mixer", c.mixer, false);
-  visit("vocab", c.vocab, false);
-  visit("block", c.block, false);
-  visit("dim", c.dim, false);
-  visit("depth", c.depth, false);
-  visit("heads", c.heads, false);
-  visit("mlp_ratio", c.mlp_ratio, true);
-  visit("layer_scale", c.layer_scale, true);
-  visit("dropout", c.dropout, true);
-  visit("bias", c.bias, true);
-  visit("activation", c.activation, true);
-  visit("positions", c.positions, true);
-  visit("hybrid_every", c.hybrid_every, true);
-  visit("hybrid_mixer", c.hybrid_mixer, true);
-  visit("bias_positions", c.options.bias_positions, true);
-  visit("conv", c.options.conv, true);
-  visit("decay", c.options.decay, true);
-  visit("scale_pi", c.options.scale_pi, true);
-  visit("means", c.options.means, true);
-  visit("gate", c.options.gate, true);
-  visit("window", c.options.window, true);
-  visit("attention_dropout", c.options.attention_dropout, true);
-  visit("beta_range", c.options.beta_range, true);
-  visit("delta_steps", c.options.delta_steps, true);
-  visit("auto_encoder", c.auto_encoder, true);
-};
-
-void check_size(const LanguageConfig& c) {
-  const double width = double(c.dim);
-  const double parameters =
-      (double(c.depth) * (3 + 2 * double(c.options.delta_steps) + 2 * c.mlp_ratio) +
-       (c.auto_encoder ? 2 : 0)) *
-          width * width +
-      double(c.vocab + c.block) * width +
-      double(c.depth) * double(c.heads) *
-          double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
-  if (parameters > kMaxParameters) {
-    fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", block ", c.block, " and ",
-               c.vocab, " tokens would have about ", parameters, " parameters; the limit is ",
-               kMaxParameters, ".");
-  }
-}
-
-void check_mixers(const LanguageConfig& c) {
-  const CausalMixerConfig mixer = mixer_config(c);
-  check_field_range("bias_positions", c.options.bias_positions, -1, kMaxBlock);
-  check_field_range("conv", c.options.conv, 0, 64);
-  check_field_range("window", c.options.window, 0, kMaxBlock);
-  check_field_range("beta_range", c.options.beta_range, 1, 2);
-  check_field_range("delta_steps", c.options.delta_steps, 1, 8);
-  check_field_choice("decay", c.options.decay, {"none", "fixed", "learned"});
-  check_field_choice("means", c.options.means, {"none", "tokens", "values"});
-  check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
-  if (c.hybrid_every == 0) return check_causal_mixer(c.mixer, mixer);
-  check_hybrid(c.mixer, c.hybrid_mixer, mixer);
-}
-
-LanguageConfig read_config(const nlohmann::json& json, bool partial, LanguageConfig config) {
-  config_from_json(json, kFields, partial, config);
-  config.mixer = causal_mixer_in_use(config.mixer);
-  config.hybrid_mixer = causal_mixer_in_use(config.hybrid_mixer);
-  return config;
-}
-
-}  // namespace
 
 CausalMixerConfig mixer_config(const LanguageConfig& c) {
   return {.dim = c.dim,
@@ -91,47 +12,10 @@ CausalMixerConfig mixer_config(const LanguageConfig& c) {
 }
 
 void validate(const LanguageConfig& c) {
-  check_field_range("vocab", c.vocab, 1, kMaxVocab);
-  check_field_range("block", c.block, 1, kMaxBlock);
-  check_field_range("dim", c.dim, 1, kMaxDim);
-  check_field_range("depth", c.depth, 1, kMaxDepth);
-  check_field_range("heads", c.heads, 1, c.dim);
-  check_field_choice("positions", c.positions, {"learned", "none"});
-  check_field_choice("activation", c.activation, {"gelu", "gelu-tanh"});
-  check_mixers(c);
-  if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * double(c.dim) >= 1)) {
-    fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,
-               "; it must be above 0, at most 64, and leave at least one hidden unit.");
-  }
-  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
-  if (!(c.dropout >= 0 && c.dropout < 1)) {
-    fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
-  }
-  const double of_weights = c.options.attention_dropout;
-  if (!(of_weights == -1 || (of_weights >= 0 && of_weights < 1))) {
-    fail_usage("Model setting 'attention_dropout' is ", of_weights,
-               "; it must be at least 0 and below 1, or -1 for that of 'dropout'.");
-  }
-  check_size(c);
-}
-
-void check_predicts(const LanguageConfig& config, const std::string& what) {
-  if (!config.auto_encoder) return;
-  fail_usage("The model '", config.name,
-             "' is an auto-encoder: it restores tokens that it has read ",
-             "and predicts none, which ", what, " needs.");
-}
-
-nlohmann::json to_json(const LanguageConfig& config) {
-  return config_to_json(config, kFields);
-}
-
-LanguageConfig language_config_from_json(const nlohmann::json& json) {
-  return read_config(json, /*partial=*/false, {});
-}
-
-LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base) {
-  return read_config(json, /*partial=*/true, std::move(base));
+  check_language_config(c);
+  const CausalMixerConfig mixer = mixer_config(c);
+  if (c.hybrid_every == 0) return check_causal_mixer(c.mixer, mixer);
+  check_hybrid(c.mixer, c.hybrid_mixer, mixer);
 }
 
 }  // namespace tost

@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/kinds/language/engine_weights.h"
 #include "tost/nn/device_autocast.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 
@@ -28,7 +29,7 @@ struct PlainMode {
 
 struct LanguageEngine::Parts {
   Parts(const LanguageModel& model, Precision precision)
-      : weights(model, precision), step(weights) {}
+      : weights(weights_of(model, precision)), step(weights) {}
 
   LanguagePrefill& prefill() {
     if (!many) many.emplace(weights);
@@ -37,8 +38,8 @@ struct LanguageEngine::Parts {
 
   // Rows [n, C] after the final norm.
   Tensor normed(const Tensor& x) const {
-    return torch::layer_norm(x, {x.size(1)}, weights.norm.weight, weights.norm.bias,
-                             NormWeight::kEps);
+    return torch::layer_norm(x, {x.size(1)}, tensor_of(weights.norm.weight),
+                             tensor_of(weights.norm.bias), NormWeight::kEps);
   }
 
   LanguageWeights weights;
@@ -88,7 +89,8 @@ Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
     for (int64_t t = 0; t < tokens; t += at_once) {
       const int64_t count = std::min(at_once, tokens - t);
       const bool last = t + count == tokens;
-      parts_->step.run(ids.narrow(1, t, count).contiguous(), state, last ? to : nullptr);
+      const auto part = ids.narrow(1, t, count).contiguous();
+      parts_->step.run(part.const_data_ptr<int64_t>(), batch, count, state, last ? to : nullptr);
       state.position += count;
     }
     return logits;
@@ -110,7 +112,8 @@ Tensor LanguageEngine::step(const std::vector<int64_t>& ids,
                             const std::vector<LanguageState*>& states) {
   const PlainMode mode;
   for (size_t i = 0; i < ids.size(); ++i) {
-    check_ids(config(), torch::full({1, 1}, ids[i], torch::kLong), states[i]->position);
+    check_ids(config(), &ids[i], 1);
+    check_position(config(), states[i]->position, 1);
     states[i]->blocks.resize(parts_->weights.blocks.size());
   }
   auto logits = torch::empty({int64_t(ids.size()), config().vocab});

@@ -4,11 +4,11 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/parallel.h"
+#include "tost/kernels/block_cache.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
 #include "tost/kinds/language/engine_weights.h"
-#include "tost/nn/causal_attention.h"
-#include "tost/kernels/block_cache.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {
@@ -33,18 +33,22 @@ bool wants_bfloat16(const LanguageWeights& weights) {
 }
 
 PackedLinear packed(const StepWeight& weight, bool narrow) {
-  if (!weight.values.defined()) return {};
-  return {weight.rounded(), weight.bias, narrow ? Packing::kBfloat16 : Packing::kFloat32};
+  if (!weight.defined()) return {};
+  return {tensor_of(weight.rounded()), tensor_of(weight.bias),
+          narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
 
 // Times gamma and without bias, so that the residual stream can be what the product adds to.
-PackedLinear packed_onto_stream(const StepWeight& weight, const Tensor& gamma, bool narrow) {
-  if (!weight.values.defined()) return {};
-  return {weight.rounded() * gamma.unsqueeze(1), Tensor(),
+PackedLinear packed_onto_stream(const StepWeight& weight, const Array& gamma, bool narrow) {
+  if (!weight.defined()) return {};
+  return {tensor_of(weight.rounded()) * tensor_of(gamma).unsqueeze(1), Tensor(),
           narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
-Tensor shift_of(const StepWeight& weight, const Tensor& gamma) {
-  return weight.bias.defined() ? (weight.bias.to(torch::kFloat) * gamma).contiguous() : Tensor();
+Array shift_of(const StepWeight& weight, const Array& gamma) {
+  if (!weight.bias.defined()) return {};
+  Array shift = weight.bias.as_float().clone();
+  for (int64_t i = 0; i < shift.numel(); ++i) shift.mutable_data()[i] *= gamma.data()[i];
+  return shift;
 }
 
 }  // namespace
@@ -186,8 +190,8 @@ void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bo
   a.width = dim_;
   a.x = x_.const_data_ptr<float>() + tile.first * dim_;
   a.x_stride = dim_;
-  a.weight = norm.weight.const_data_ptr<float>();
-  a.bias = norm.bias.defined() ? norm.bias.const_data_ptr<float>() : nullptr;
+  a.weight = norm.weight.data();
+  a.bias = norm.bias.data();
   a.eps = NormWeight::kEps;
   a.y = y;
   a.y_stride = dim_;
@@ -257,9 +261,9 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
 }
 
 // Adds the bias of a product that went onto the stream without it.
-void LanguagePrefill::shift(const Tensor& bias, const Tile& tile) {
+void LanguagePrefill::shift(const Array& bias, const Tile& tile) {
   if (!bias.defined()) return;
-  const float* from = bias.const_data_ptr<float>();
+  const float* from = bias.data();
   for (int64_t r = tile.first; r < tile.first + tile.rows; ++r) {
     float* x = x_.mutable_data_ptr<float>() + r * dim_;
     for (int64_t i = 0; i < dim_; ++i) x[i] += from[i];
@@ -288,17 +292,17 @@ void LanguagePrefill::mix_module(int64_t index, size_t text) {
   const auto& block = weights_.blocks[size_t(index)];
   auto& own = states_[text]->blocks[size_t(index)];
   const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
-  if (block.kind == BlockMixer::kSoftmax) {
-    auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
-    const auto mixed = attention.attend(rows_of(w_, 3 * dim_, false).narrow(0, first, batch), &own);
+  const int64_t position = states_[text]->position;
+  const bool softmax = block.kind == BlockMixer::kSoftmax;
+  const auto input = rows_of(w_, (softmax ? 3 : 1) * dim_, false).narrow(0, first, batch);
+  const auto mixed = torch::empty({batch, tokens_, dim_});
+  weights_.modules->mix(index, array_of(input), position, own, mixed.mutable_data_ptr<float>());
+  if (softmax) {
     rows_of(y_, dim_, narrow_).narrow(0, first, batch).copy_(mixed);
-    return;
+  } else {
+    x_.narrow(0, first * tokens_, batch * tokens_)
+        .addcmul_(tensor_of(block.gamma1), mixed.view({batch * tokens_, dim_}));
   }
-  const auto input = rows_of(w_, dim_, false).narrow(0, first, batch);
-  const auto mixed =
-      block.mixer->forward(input, {.state = &own, .position = states_[text]->position});
-  x_.narrow(0, first * tokens_, batch * tokens_)
-      .addcmul_(block.gamma1, mixed.reshape({batch * tokens_, dim_}));
 }
 
 void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, size_t text,
@@ -327,10 +331,9 @@ void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, siz
                            int threads) {
   const int64_t heads = weights_.config.heads, size = 2 * dim_ + heads;
   const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
-  Tensor& statistics = states_[text]->blocks[size_t(index)]["statistics"];
-  auto after = torch::empty({batch, size}, torch::kDouble);
-  if (statistics.defined()) check_state(statistics, {batch, size});
-  const auto before = statistics.defined() ? statistics.contiguous() : statistics;
+  const Array before = states_[text]->blocks[size_t(index)]["statistics"].contiguous();
+  Array after = Array::empty({batch, size}, TorchDtype::kFloat64);
+  if (before.defined()) check_state(before, {batch, size}, TorchDtype::kFloat64);
   const auto w = rows_of(w_, dim_, narrow_).narrow(0, first, batch);
   const auto y = rows_of(y_, dim_, narrow_).narrow(0, first, batch);
   kernels::CausalForwardArgs a;
@@ -338,15 +341,14 @@ void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, siz
   a.dtype = kernel_dtype(w);
   a.w = tokens_in(w);
   a.y = tokens_out(y);
-  a.temp = block.temp.const_data_ptr<float>();
-  a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1),
-            states_[text]->position};
-  if (before.defined()) a.state = before.const_data_ptr<double>();
-  a.next_state = after.mutable_data_ptr<double>();
+  a.temp = block.temp.data();
+  a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
+  if (before.defined()) a.state = before.data<double>();
+  a.next_state = after.mutable_data<double>();
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
   kernels::causal_forward(a, workspace.data(), loop_over(threads), threads);
   if (block.scale != 1) y.mul_(block.scale);
-  statistics = after;
+  states_[text]->blocks[size_t(index)]["statistics"] = after;
 }
 
 }  // namespace tost

@@ -6,9 +6,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/quantized_weight.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
-#include "tost/ops/quantized_weight.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -63,7 +64,8 @@ std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, Precision pre
     } else {
       const PrecisionFacts& facts = facts_of(precision);
       const bool table = tables.count(name) != 0;
-      tensor.copy_(dequantize(quantize(tensor, table ? facts.tables : facts.maps)));
+      tensor.copy_(
+          tensor_of(dequantize(quantize(array_of(tensor), table ? facts.tables : facts.maps))));
     }
   }
   copy->eval();
@@ -114,8 +116,8 @@ TEST(LanguageEngine, Float32IsTheModelToRounding) {
       ASSERT_EQ(fast.blocks.size(), plain.blocks.size());
       for (size_t i = 0; i < fast.blocks.size(); ++i) {
         ASSERT_EQ(fast.blocks[i].size(), plain.blocks[i].size());
-        for (const auto& [name, tensor] : plain.blocks[i]) {
-          const auto& own = fast.blocks[i].at(name);
+        for (const auto& [name, array] : plain.blocks[i]) {
+          const auto own = tensor_of(fast.blocks[i].at(name)), tensor = tensor_of(array);
           ASSERT_EQ(own.sizes(), tensor.sizes()) << name;
           ASSERT_EQ(own.scalar_type(), tensor.scalar_type()) << name;
           EXPECT_TRUE(torch::allclose(own, tensor, 1e-4, 1e-4)) << config.mixer << " " << name;
@@ -165,10 +167,13 @@ TEST(LanguageEngine, CopiesOfAStateStayAsTheyWere) {
   LanguageState state;
   engine.extend(ids_of(config, 1, 5), state);
   const LanguageState copy = state;
-  const auto before = copy.blocks[0].at("statistics").clone();
+  const auto statistics = [](const LanguageState& of) {
+    return tensor_of(of.blocks[0].at("statistics"));
+  };
+  const auto before = statistics(copy).clone();
   engine.extend(ids_of(config, 1, 1), state);
-  EXPECT_TRUE(torch::equal(copy.blocks[0].at("statistics"), before));
-  EXPECT_FALSE(torch::equal(state.blocks[0].at("statistics"), before));
+  EXPECT_TRUE(torch::equal(statistics(copy), before));
+  EXPECT_FALSE(torch::equal(statistics(state), before));
 }
 
 // Texts that begin and end at different times are read in changing company, which none of them may
@@ -210,8 +215,9 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
       for (size_t i = 0; i < texts_in_all; ++i) {
         ASSERT_EQ(together[i].position, alone[i].position);
         for (size_t b = 0; b < alone[i].blocks.size(); ++b) {
-          for (const auto& [name, tensor] : alone[i].blocks[b]) {
-            ASSERT_TRUE(torch::equal(together[i].blocks[b].at(name), tensor)) << name;
+          for (const auto& [name, array] : alone[i].blocks[b]) {
+            const auto own = tensor_of(together[i].blocks[b].at(name));
+            ASSERT_TRUE(torch::equal(own, tensor_of(array))) << name;
           }
         }
       }

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/language_weights.h"
 #include "tost/nn/block.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/token_sums_scope.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -23,19 +24,7 @@ std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
   return make_causal_mixer(name, c.hybrid_every > 0 ? supported_options(name, config) : config);
 }
 
-void check_range(const Tensor& ids, int64_t vocab) {
-  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
-  if (low < 0 || high >= vocab) {
-    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ", vocab,
-              "; was the text cut by another tokenizer?");
-  }
-}
-
 }  // namespace
-
-int64_t max_context(const LanguageConfig& config) {
-  return config.positions == "learned" ? config.block : std::numeric_limits<int64_t>::max();
-}
 
 void check_ids(const LanguageConfig& config, const Tensor& ids, int64_t position) {
   if (ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
@@ -43,20 +32,11 @@ void check_ids(const LanguageConfig& config, const Tensor& ids, int64_t position
               ids.sizes(), ".");
   }
   if (ids.numel() == 0) return;
-  if (ids.is_cpu()) check_range(ids, config.vocab);
-  if (ids.size(1) > max_context(config) - position) {
-    fail_data("The model has learned positions for ", config.block,
-              " tokens and cannot read token ", position + ids.size(1),
-              "; shorten the text, or train a model with positions 'none'.");
+  if (ids.is_cpu()) {
+    const Tensor flat = ids.contiguous();
+    check_ids(config, flat.const_data_ptr<int64_t>(), flat.numel());
   }
-}
-
-int64_t state_bytes(const LanguageState& state) {
-  int64_t bytes = 0;
-  for (const auto& block : state.blocks) {
-    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.storage().nbytes());
-  }
-  return bytes;
+  check_position(config, position, ids.size(1));
 }
 
 int64_t context_bytes(LanguageModel& model, const Tensor& ids) {
@@ -156,9 +136,12 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
   if (state != nullptr) state->blocks.resize(blocks_.size());
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(
-        x, trace != nullptr ? &trace->blocks[i] : nullptr,
-        {.state = state != nullptr ? &state->blocks[i] : nullptr, .position = position});
+    BlockTrace* traced = trace != nullptr ? &trace->blocks[i] : nullptr;
+    MixerState own;
+    if (state != nullptr) own = take_tensors(state->blocks[i]);
+    x = blocks_[i]->forward(x, traced,
+                            {.state = state != nullptr ? &own : nullptr, .position = position});
+    if (state != nullptr) state->blocks[i] = arrays_of(std::move(own));
   }
   if (state != nullptr) state->position += ids.size(1);
   if (decoder_ != nullptr) x = decoder_->forward(x);

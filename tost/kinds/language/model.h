@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tost/engine/language_state.h"
 #include "tost/kinds/language/config.h"
 #include "tost/nn/block.h"
 #include "tost/nn/layers.h"
@@ -19,14 +20,6 @@ namespace tost {
 struct LanguageTrace {
   std::vector<BlockTrace> blocks;
 };
-
-// Everything a model remembers of the tokens it has read: one state a block.
-struct LanguageState {
-  int64_t position = 0;  // tokens read
-  std::vector<MixerState> blocks = {};
-};
-// Bytes of all tensors, with what their buffers keep in reserve.
-int64_t state_bytes(const LanguageState& state);
 
 // The end of an auto-encoder: adds each position to the last token's vector and applies two layers
 // with norms and GELU.
@@ -52,9 +45,6 @@ class LanguageReader {
   virtual torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state) = 0;
   virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
 };
-
-// Longest possible context: the block with learned positions, else the largest int64.
-int64_t max_context(const LanguageConfig& config);
 
 // Throws the data Error of LanguageModel::forward() for ids it would not read after `position`
 // tokens. For ids on a GPU only shape and type are checked.

@@ -11,6 +11,7 @@
 #include "tost/nn/precision.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/plain.h"
 #include "tost/testing/stand_in_gpu.h"
 
@@ -160,7 +161,9 @@ TEST_P(EveryCausalModel, NoGradientFlowsThroughTheState) {
   LanguageState state;
   model_->hidden(ids(1, 70), &state).sum().backward();
   for (const auto& block : state.blocks) {
-    for (const auto& [name, tensor] : block) EXPECT_FALSE(tensor.requires_grad()) << name;
+    for (const auto& [name, array] : block) {
+      EXPECT_FALSE(tensor_of(array).requires_grad()) << name;
+    }
   }
   model_->hidden(ids(1, 70), &state).sum().backward();
 }

@@ -6,6 +6,7 @@
 #include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
 #include "tost/store/metadata.h"
 
 namespace tost {
@@ -97,8 +98,8 @@ std::map<std::string, Tensor> tensors_of(const TextSession& session) {
                                         {"seen", to_tensor(session.seen)},
                                         {"held", held}};
   for (size_t i = 0; i < session.state.blocks.size(); ++i) {
-    for (const auto& [name, tensor] : session.state.blocks[i]) {
-      tensors[block_key(i, name)] = tensor.contiguous();
+    for (const auto& [name, array] : session.state.blocks[i]) {
+      tensors[block_key(i, name)] = tensor_of(array).contiguous();
     }
   }
   return tensors;
@@ -130,10 +131,11 @@ void SessionFormat::read_state(const SafetensorsFile& content, LanguageState& st
   size_t used = 0;
   state.blocks.resize(position > 0 ? example_.blocks.size() : 0);
   for (size_t i = 0; i < state.blocks.size(); ++i) {
-    for (const auto& [name, tensor] : example_.blocks[i]) {
+    for (const auto& [name, array] : example_.blocks[i]) {
       const auto found = content.tensors.find(block_key(i, name));
       if (found == content.tensors.end()) fail_data("it lacks '", block_key(i, name), "'.");
-      state.blocks[i][name] = checked(found->second, tensor, name, cached, "it");
+      state.blocks[i][name] =
+          array_of(checked(found->second, tensor_of(array), name, cached, "it"));
       ++used;
     }
   }

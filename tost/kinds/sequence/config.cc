@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tost/nn/config_json.h"
+#include "tost/engine/config_json.h"
 #include "tost/nn/token_mixer.h"
 
 namespace tost {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "tost/engine/config_json.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"
-#include "tost/nn/config_json.h"
 #include "tost/nn/token_mixer.h"
 
 namespace tost {

@@ -1,14 +1,12 @@
+#include "tost/engine/group_means.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "tost/kernels/means.h"
 #include "tost/kernels/schedule.h"
-#include "tost/kinds/language/engine_weights.h"
 
 namespace tost {
-
-using torch::Tensor;
 
 namespace {
 
@@ -23,8 +21,8 @@ kernels::MeansForwardArgs means_args(const MeansWeights& weights, const MeansMix
   if (weights.filter.defined()) a.in.base = {mix.base, mix.tokens * dim, dim};
   if (weights.gate) a.in.gate = {mix.parts + 2 * dim, mix.tokens * row, row};
   a.in.pi = mix.pi;
-  a.in.decay = weights.decay.const_data_ptr<double>();
-  a.in.scale = weights.scale.const_data_ptr<float>();
+  a.in.decay = weights.decay.data<double>();
+  a.in.scale = weights.scale.data();
   a.state = a.next_state = mix.sums;
   a.y = {mix.y, mix.tokens * dim, dim};
   return a;
@@ -33,8 +31,8 @@ kernels::MeansForwardArgs means_args(const MeansWeights& weights, const MeansMix
 // Products of the router to memberships times H, in place.
 void memberships(const MeansWeights& weights, float* row) {
   const int64_t heads = weights.heads;
-  const auto* bias = weights.router_bias.const_data_ptr<float>();
-  const auto* temp = weights.temp.const_data_ptr<float>();
+  const auto* bias = weights.router_bias.data();
+  const auto* temp = weights.temp.data();
   for (int64_t k = 0; k < heads; ++k) row[k] = (row[k] + bias[k]) * temp[k];
   const float top = *std::max_element(row, row + heads);
   float sum = 0.0f;
@@ -46,7 +44,7 @@ void memberships(const MeansWeights& weights, float* row) {
 void convolve(const MeansWeights& weights, const float* u, int64_t stride, const float* past,
               int64_t t, float* out) {
   const int64_t taps = weights.taps(), dim = weights.dim;
-  const auto* filter = weights.filter.const_data_ptr<float>();
+  const auto* filter = weights.filter.data();
   for (int64_t i = taps - 1; i >= 0; --i) {
     const int64_t from = t - (taps - 1) + i;
     const float* x = from >= 0 ? u + from * stride : past + (from + taps - 1) * dim;
@@ -69,37 +67,21 @@ void keep_past(const MeansWeights& weights, const float* u, int64_t stride, int6
   }
 }
 
-// The state's tensor of that name in these sizes: zeros if there is none, a copy if it is shared.
-Tensor& owned_state(MixerState& state, const char* name, at::IntArrayRef sizes,
-                    torch::ScalarType type) {
-  Tensor& x = state[name];
-  if (!x.defined()) x = torch::zeros(sizes, type);
-  check_state(x, sizes, type);
-  if (x.use_count() > 1 || !x.is_contiguous()) x = x.clone(at::MemoryFormat::Contiguous);
-  return x;
-}
-
 }  // namespace
 
-MeansWeights::MeansWeights(const CausalMeansMixer& mixer) {
-  const auto plain = [](const Tensor& x) { return x.detach().to(torch::kFloat).contiguous(); };
-  const int64_t parts = mixer.c_attn->weight.size(0);
-  dim = mixer.c_attn->weight.size(1);
-  gate = parts == 3 * dim;
-  scale = plain(mixer.means->scale);
-  heads = mixer.head_count();
-  router_bias = plain(mixer.router->bias);
-  temp = plain(mixer.temp);
-  if (mixer.conv != nullptr) filter = plain(mixer.conv->weight);
-  const auto rates = mixer.rates->log_rates();
-  decay = rates.defined() ? rates.detach().to(torch::kDouble).exp().contiguous()
-                          : torch::ones({heads}, torch::kDouble);
+Array forgetting_rates(const Array& decay, int64_t heads) {
+  Array rates = Array::empty({heads}, TorchDtype::kFloat64);
+  for (int64_t h = 0; h < heads; ++h) {
+    rates.mutable_data<double>()[h] =
+        decay.defined() ? 1 / (1 + std::exp(-double(decay.data()[h]))) : 1;
+  }
+  return rates;
 }
 
 int64_t MeansWeights::bytes() const {
   int64_t bytes = 0;
-  for (const Tensor* x : {&router_bias, &temp, &filter, &scale, &decay}) {
-    if (x->defined()) bytes += int64_t(x->nbytes());
+  for (const Array* x : {&router_bias, &temp, &filter, &scale, &decay}) {
+    bytes += x->bytes();
   }
   return bytes;
 }
@@ -136,14 +118,13 @@ void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace
   kernels::means_forward(means_args(weights, mix), workspace, parallel);
 }
 
-MeansState::MeansState(const MeansWeights& weights, int64_t batch, MixerState& state)
-    : past(nullptr) {
+MeansState::MeansState(const MeansWeights& weights, int64_t batch, Arrays& state) : past(nullptr) {
   const int64_t width = weights.dim / weights.heads;
-  sums = owned_state(state, "means", {batch, weights.heads, width + 1}, torch::kDouble)
-             .mutable_data_ptr<double>();
+  sums = owned_state(state, "means", {batch, weights.heads, width + 1}, TorchDtype::kFloat64)
+             .mutable_data<double>();
   if (!weights.filter.defined()) return;
-  past = owned_state(state, "conv", {batch, weights.taps() - 1, weights.dim}, torch::kFloat)
-             .mutable_data_ptr<float>();
+  past = owned_state(state, "conv", {batch, weights.taps() - 1, weights.dim}, TorchDtype::kFloat32)
+             .mutable_data();
 }
 
 }  // namespace tost

@@ -1,50 +1,24 @@
-#include <ATen/Parallel.h>
-
-#include "tost/kinds/language/engine_weights.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "tost/engine/language_step.h"
 
 #include <algorithm>
 
 #include "tost/base/checked.h"
-#include "tost/base/error.h"
+#include "tost/engine/threads.h"
 #include "tost/kernels/isa.h"
-#include "tost/kernels/row_ops.h"
-#include "tost/kernels/tssa_causal.h"
-#include "tost/nn/causal_attention.h"
-#include "tost/ops/kernel_call.h"
+#include "tost/kernels/products/few_rows.h"
 
 namespace tost {
 
 using kernels::kMostFewRows;
 using kernels::WeightType;
-using torch::Tensor;
 
 namespace {
 
-constexpr int64_t kOutputUnit =
-    16;  // outputs of a thread's share are a multiple: whole cache lines
+// Outputs of a thread's share are a multiple: whole cache lines.
+constexpr int64_t kOutputUnit = 16;
 
-float* numbers(const Tensor& x) {
-  return x.mutable_data_ptr<float>();
-}
-
-// body(thread, threads) on every thread at once; the threads may wait for one another in it.
-template <class Body>
-void on_all_threads(int threads, const Body& body) {
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  body(omp_get_thread_num(), omp_get_num_threads());
-#else
-  body(0, 1);
-#endif
-}
-
-void wait_for_all() {
-#ifdef _OPENMP
-#pragma omp barrier
-#endif
+float* numbers(Array& x) {
+  return x.mutable_data();
 }
 
 }  // namespace
@@ -81,7 +55,7 @@ void LanguageStep::add_stages() {
 void LanguageStep::reserve(int threads) {
   if (room_ < batch_ * tokens_) {
     room_ = std::max(kMostFewRows, batch_ * tokens_);
-    const auto rows = [this](int64_t width) { return torch::empty({room_, width}); };
+    const auto rows = [this](int64_t width) { return Array::empty({room_, width}); };
     x_ = rows(dim_);
     w_ = rows(3 * dim_);
     y_ = rows(dim_);
@@ -90,15 +64,15 @@ void LanguageStep::reserve(int threads) {
     pi_ = rows(weights_.config.heads);
     base_ = rows(dim_);
   }
-  own_bytes_ = aligned(room_ * dim_ * 4) +
-               aligned(room_ * kernels::prepared_stride(weights_.type, widest_)) + 64;
-  const int64_t wanted = threads * own_bytes_;
-  if (!own_.defined() || own_.numel() < wanted) own_ = torch::empty({wanted}, torch::kByte);
+  scratch_bytes_ = aligned(room_ * dim_ * 4) +
+                   aligned(room_ * kernels::prepared_stride(weights_.type, widest_)) + 64;
+  const int64_t wanted = threads * scratch_bytes_;
+  if (scratch_.bytes() < wanted) scratch_ = Array::empty({wanted}, TorchDtype::kUInt8);
 }
 
 // A thread's scratch: rows after a norm, then inputs for weights that want them prepared.
 float* LanguageStep::normed(int thread) {
-  return reinterpret_cast<float*>(own_.mutable_data_ptr<uint8_t>() + thread * own_bytes_);
+  return reinterpret_cast<float*>(scratch_.mutable_data<char>() + thread * scratch_bytes_);
 }
 
 void LanguageStep::embed(const int64_t* ids) {
@@ -117,24 +91,21 @@ void LanguageStep::prepare_states() {
   means_.assign(statistics_.size(), {});
   for (size_t i = 0; i < statistics_.size(); ++i) {
     const auto& block = weights_.blocks[i / states_.size()];
-    MixerState& own = states_[i % states_.size()]->blocks[i / states_.size()];
+    Arrays& own = states_[i % states_.size()]->blocks[i / states_.size()];
     if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch, own);
     if (block.kind != BlockMixer::kTssa) continue;
-    Tensor& sums = own["statistics"];
-    if (!sums.defined()) sums = torch::zeros({batch, size}, torch::kDouble);
-    check_state(sums, {batch, size});
-    if (sums.use_count() > 1 || !sums.is_contiguous())
-      sums = sums.clone(at::MemoryFormat::Contiguous);
-    statistics_[i] = sums.mutable_data_ptr<double>();
+    statistics_[i] =
+        owned_state(own, "statistics", {batch, size}, TorchDtype::kFloat64).mutable_data<double>();
   }
 }
 
-void LanguageStep::run(const Tensor& ids, LanguageState& state, float* logits) {
-  batch_ = ids.size(0);
-  tokens_ = ids.size(1);
+void LanguageStep::run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
+                       float* logits) {
+  batch_ = batch;
+  tokens_ = tokens;
   states_ = {&state};
-  reserve(torch_threads());
-  embed(ids.const_data_ptr<int64_t>());
+  reserve(engine_threads());
+  embed(ids);
   run_stages(logits);
 }
 
@@ -143,7 +114,7 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
   batch_ = int64_t(ids.size());
   tokens_ = 1;
   states_ = states;
-  reserve(torch_threads());
+  reserve(engine_threads());
   embed(ids.data());
   run_stages(logits);
 }
@@ -151,7 +122,7 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
 void LanguageStep::run_stages(float* logits) {
   logits_ = logits;
   kernels::current_isa_target();  // a wrong TOST_ISA is told here, not in another thread
-  const int threads = torch_threads();
+  const int threads = engine_threads();
   prepare_states();
   prepare_workspace(threads);
   const size_t count = stages_.size() - (logits == nullptr ? 1 : 0);
@@ -184,7 +155,7 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
     case Work::kIn:
       norm_rows(block.norm1, numbers(x_), dim_, rows, own);
       multiply(block.in, own, rows, numbers(w_), nullptr, thread, threads);
-      if (block.router.values.defined()) {
+      if (block.router.defined()) {
         multiply(block.router, own, rows, numbers(pi_), nullptr, thread, threads);
       }
       break;
@@ -221,8 +192,8 @@ void LanguageStep::norm_rows(const NormWeight& norm, const float* x, int64_t str
   a.width = dim_;
   a.x = x;
   a.x_stride = stride;
-  a.weight = norm.weight.const_data_ptr<float>();
-  a.bias = norm.bias.defined() ? norm.bias.const_data_ptr<float>() : nullptr;
+  a.weight = norm.weight.data();
+  a.bias = norm.bias.data();
   a.eps = NormWeight::kEps;
   a.y = y;
   a.y_stride = dim_;
@@ -230,7 +201,7 @@ void LanguageStep::norm_rows(const NormWeight& norm, const float* x, int64_t str
 }
 
 LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float* x, int64_t rows,
-                                           float* y, const Tensor* gamma, int thread, int threads) {
+                                           float* y, const Array* gamma, int thread, int threads) {
   const int64_t outputs = weight.outputs(), units = (outputs + kOutputUnit - 1) / kOutputUnit;
   const Range range{std::min(outputs, units * thread / threads * kOutputUnit),
                     std::min(outputs, units * (thread + 1) / threads * kOutputUnit)};
@@ -239,10 +210,10 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   a.outputs = outputs;
   a.type = weight.type;
   a.x = x;
-  a.weight = weight.values.const_data_ptr();
-  if (weight.scales.defined()) a.scales = weight.scales.const_data_ptr();
-  if (weight.bias.defined()) a.bias = weight.bias.const_data_ptr();
-  if (gamma != nullptr) a.gamma = gamma->const_data_ptr<float>();
+  a.weight = weight.values.data<void>();
+  a.scales = weight.scales.data<void>();
+  a.bias = weight.bias.data<void>();
+  if (gamma != nullptr) a.gamma = gamma->data();
   a.y = y;
   if (kernels::prepared_stride(weight.type, weight.inputs) > 0) {
     void* prepared = reinterpret_cast<char*>(normed(thread)) + aligned(room_ * dim_ * 4);
@@ -291,7 +262,7 @@ void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int
 }
 
 // Of the texts that share state `text`.
-kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) const {
+kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) {
   kernels::CausalForwardArgs a;
   const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
   const int64_t first = int64_t(text) * batch * tokens_ * dim_;
@@ -310,21 +281,18 @@ void LanguageStep::prepare_workspace(int threads) {
   }
   workspace_bytes_ = aligned(each) + 64;
   const int64_t bytes = threads * workspace_bytes_;
-  if (!workspace_.defined() || workspace_.numel() < bytes) {
-    workspace_ = torch::empty({bytes}, torch::kByte);
-  }
+  if (workspace_.bytes() < bytes) workspace_ = Array::empty({bytes}, TorchDtype::kUInt8);
 }
 
 // This thread's share of the texts.
-void LanguageStep::tssa(const Stage& stage, int thread, int threads) const {
+void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
     auto a = tssa_args(text);
-    a.temp = block.temp.const_data_ptr<float>();
-    a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1),
-              states_[text]->position};
+    a.temp = block.temp.data();
+    a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
     a.state = a.next_state = statistics_[size_t(stage.block) * states_.size() + text];
-    kernels::causal_forward(a, workspace_.mutable_data_ptr<uint8_t>() + thread * workspace_bytes_,
+    kernels::causal_forward(a, workspace_.mutable_data<char>() + thread * workspace_bytes_,
                             serial_for, 1);
     if (block.scale == 1) continue;
     auto* y = static_cast<float*>(a.y.data);
@@ -349,28 +317,38 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
                .y = numbers(y_) + first * dim_,
                .sums = own.sums,
                .past = own.past},
-              workspace_.mutable_data_ptr<uint8_t>() + thread * workspace_bytes_, serial_for);
+              workspace_.mutable_data<char>() + thread * workspace_bytes_, serial_for);
   }
 }
 
-// Mixers that are torch modules, between two parallel regions.
+// The rows of the texts that share state `text`, [batch, tokens, width].
+Array LanguageStep::rows_of(const Array& all, size_t text, int64_t width) const {
+  const int64_t batch = batch_ / int64_t(states_.size());
+  float* first = const_cast<float*>(all.data()) + int64_t(text) * batch * tokens_ * width;
+  return {{batch, tokens_, width}, TorchDtype::kFloat32, {all.owner(), first}};
+}
+
+// Mixers that are modules, between two parallel regions.
 void LanguageStep::call_module(const Stage& stage, size_t text) {
   const auto& block = weights_.blocks[size_t(stage.block)];
-  auto& own = states_[text]->blocks[size_t(stage.block)];
-  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
-  const int64_t first = int64_t(text) * rows;
-  const auto x = x_.narrow(0, first, rows), y = y_.narrow(0, first, rows);
+  Arrays& own = states_[text]->blocks[size_t(stage.block)];
+  const int64_t position = states_[text]->position;
+  Array y = rows_of(y_, text, dim_);
   if (stage.work == Work::kAttention) {
-    const auto qkv = w_.narrow(0, first, rows).view({batch, tokens_, 3 * dim_});
-    auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
-    y.copy_(attention.attend(qkv, &own).view({rows, dim_}));
+    weights_.modules->mix(stage.block, rows_of(w_, text, 3 * dim_), position, own, numbers(y));
     return;
   }
-  norm_rows(block.norm1, numbers(x), dim_, rows, numbers(y));
-  const auto input = y.view({batch, tokens_, dim_});
-  const auto mixed =
-      block.mixer->forward(input, {.state = &own, .position = states_[text]->position});
-  x.addcmul_(block.gamma1, mixed.view({rows, dim_}));
+  Array x = rows_of(x_, text, dim_), normed = rows_of(w_, text, dim_);
+  const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
+  norm_rows(block.norm1, numbers(x), dim_, rows, numbers(normed));
+  weights_.modules->mix(stage.block, normed, position, own, numbers(y));
+  kernels::FinishRowsArgs a{.rows = rows, .columns = dim_};
+  a.sums = numbers(y);
+  a.sums_stride = a.out_stride = dim_;
+  a.add = true;
+  a.gamma = block.gamma1.data();
+  a.out = numbers(x);
+  kernels::finish_rows(a);
 }
 
 void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
@@ -382,10 +360,10 @@ void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
     a.outputs = table.outputs();
     a.type = table.type;
     a.x = rows + r * table.inputs;
-    a.weight = table.values.const_data_ptr();
-    if (table.scales.defined()) a.scales = table.scales.const_data_ptr();
+    a.weight = table.values.data<void>();
+    a.scales = table.scales.data<void>();
     a.y = logits + r * a.outputs;
-    kernels::linear_few_rows(a, torch_parallel);
+    kernels::linear_few_rows(a, engine_parallel);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "tost/nn/config_json.h"
+#include "tost/engine/config_json.h"
 
 namespace tost {
 namespace {

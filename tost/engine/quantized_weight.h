@@ -6,10 +6,10 @@
 // exact in float32 and rounding a weight that was rounded so before keeps all of its bits.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+#include <string>
 
+#include "tost/engine/array.h"
 #include "tost/kernels/products/few_rows.h"
 
 namespace tost {
@@ -18,25 +18,31 @@ struct QuantizedWeight {
   kernels::WeightType type;  // kInt8 or kInt4
   // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
   // the high half of byte j, 8 after the last.
-  at::Tensor values;
-  at::Tensor scales;   // [out] float32; or [out, (in + 31) / 32] bfloat16
+  Array values;
+  Array scales;        // [out] float32; or [out, (in + 31) / 32] bfloat16
   int64_t inputs = 0;  // in
 };
 
-// weight [out, in] float32 or bfloat16 on the CPU. Throws a data Error naming nothing but the
-// reason where a value is not finite, a usage Error for other shapes.
-QuantizedWeight quantize_int8(const at::Tensor& weight);
-QuantizedWeight quantize_int4(const at::Tensor& weight);
-QuantizedWeight quantize(const at::Tensor& weight, kernels::WeightType type);
+// weight [out, in] float32, float16 or bfloat16. Throws a data Error naming nothing but the reason
+// where a value is not finite, a usage Error for other shapes.
+QuantizedWeight quantize_int8(const Array& weight);
+QuantizedWeight quantize_int4(const Array& weight);
+QuantizedWeight quantize(const Array& weight, kernels::WeightType type);
 
 // [out, in] float32.
-at::Tensor dequantize(const QuantizedWeight& weight);
+Array dequantize(const QuantizedWeight& weight);
+
+// The integers `name` and scales `name`.scale of a file, for a weight [out, in]. Throws a data
+// Error about `where` naming the tensor for wrong types or sizes, values that no weight has, and
+// scales that are negative, not finite or too large for their values.
+QuantizedWeight stored_integers(const Array& values, const Array& scales, int64_t out, int64_t in,
+                                const std::string& name, const std::string& where);
 
 // In the order of kernels/products/few_rows.h. int8 has it already; int4: rows uint8 [out,
 // int4_row_bytes(in)], scales bfloat16 [out, int4_groups(in)].
 QuantizedWeight step_rows(const QuantizedWeight& weight);
-// A row of it in float32. Takes the parts, because threads that copied tensors would wait.
-void read_step_row(kernels::WeightType type, const at::Tensor& values, const at::Tensor& scales,
+// A row of it in float32.
+void read_step_row(kernels::WeightType type, const Array& values, const Array& scales,
                    int64_t inputs, int64_t index, float* to);
 
 }  // namespace tost

@@ -1,0 +1,27 @@
+// What a language model remembers of the tokens that it has read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/engine/array.h"
+
+namespace tost {
+
+struct LanguageState {
+  int64_t position = 0;             // tokens read
+  std::vector<Arrays> blocks = {};  // of each block's mixer
+};
+
+// Bytes of all arrays, with what their buffers hold in reserve.
+int64_t state_bytes(const LanguageState& state);
+// Shares nothing with it.
+LanguageState copy_of(const LanguageState& state);
+
+// Throws a usage Error unless an array of a block's state has these sizes, the texts first.
+void check_state(const Array& state, const Array::Shape& sizes, TorchDtype type);
+// The state's array of that name in these sizes, to be changed in place: zeros if there is none, a
+// copy if it is shared. Throws as check_state().
+Array& owned_state(Arrays& state, const char* name, const Array::Shape& sizes, TorchDtype type);
+
+}  // namespace tost

@@ -1,0 +1,88 @@
+// A decoding step of a language model: few tokens, so that reading the weights decides the time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tost/engine/language_weights.h"
+#include "tost/kernels/tssa_causal.h"
+
+namespace tost {
+
+// A few tokens through a whole language model, bound by reading the weights: every thread makes its
+// share of each product's outputs and waits for the others once a product.
+// Not thread-safe. `weights` outlive it.
+class LanguageStep {
+ public:
+  explicit LanguageStep(const LanguageWeights& weights);
+
+  // Reads ids [B, T], valid, B T from 1 to kernels::kMostFewRows, after
+  // `state`, which has an entry for every block. logits: [B, vocab] of the token after the last, or
+  // null. Moving the state's position is left to the caller. Throws a usage Error for a state of
+  // another batch.
+  void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits);
+
+  // One token of each of several texts, whatever their positions: ids[i] after *states[i], which
+  // has an entry for every block and is another one for every text. logits: [texts, vocab]. What a
+  // text gets is that of a call for it alone, bit for bit. Moving positions is left to the caller.
+  void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
+                 float* logits);
+
+  // The head on rows [count, C] that have passed the final norm: logits [count, vocab].
+  void head(const float* rows, int64_t count, float* logits) const;
+
+ private:
+  enum class Work : uint8_t { kIn, kTssa, kMeans, kOut, kFc, kProj, kHead, kAttention, kModule };
+  struct Stage {
+    Work work;
+    int64_t block;
+  };
+  struct Range {
+    int64_t begin, end;
+  };
+
+  void add_stages();
+  void reserve(int threads);
+  void run_stages(float* logits);
+  float* normed(int thread);
+  void embed(const int64_t* ids);
+  void prepare_states();
+  void prepare_workspace(int threads);
+  void work(const Stage& stage, int thread, int threads);
+  void norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
+                 float* y) const;
+  // Rows are taken a few at a time against weights that stay in the cache meanwhile; a row's sums
+  // do not depend on those it is taken with.
+  void multiply_rows(kernels::FewRowsArgs args, int64_t rows, Range range) const;
+  // This thread's outputs of the product, which it returns; with gamma added onto y.
+  Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
+                 const Array* gamma, int thread, int threads);
+  void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
+  kernels::CausalForwardArgs tssa_args(size_t text);
+  void tssa(const Stage& stage, int thread, int threads);
+  void means(const Stage& stage, int thread, int threads);
+  void call_module(const Stage& stage, size_t text);
+  Array rows_of(const Array& all, size_t text, int64_t width) const;
+
+  const LanguageWeights& weights_;
+  const int64_t dim_, widest_;
+  std::vector<Stage> stages_;
+  // room_ rows each: the residual stream, what a mixer reads and gives, the MLP between its
+  // products.
+  Array x_, w_, y_, sums_, hidden_;
+  Array pi_, base_;  // of group means: [rows, H], [rows, C]
+  int64_t room_ = 0;
+  Array scratch_;  // of every thread
+  int64_t scratch_bytes_ = 0;
+  Array workspace_;  // of the operator, of every thread
+  int64_t workspace_bytes_ = 0;
+  // Of the present call: states_ has one entry of batch_ rows, or batch_ entries of one row.
+  int64_t batch_ = 0, tokens_ = 0;
+  std::vector<LanguageState*> states_;
+  std::vector<double*> statistics_;  // of block and text, null where it has none
+  std::vector<std::optional<MeansState>> means_;
+  float* logits_ = nullptr;
+};
+
+}  // namespace tost

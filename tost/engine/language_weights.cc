@@ -1,0 +1,158 @@
+#include "tost/engine/language_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tost/base/checked.h"
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/mixer_names.h"
+
+namespace tost {
+namespace {
+
+using kernels::WeightType;
+
+NormWeight norm_of(WeightSource& source, const std::string& name, const LanguageConfig& c) {
+  NormWeight norm{source.values(name + ".weight", {c.dim}), {}};
+  if (c.bias) norm.bias = source.values(name + ".bias", {c.dim});
+  return norm;
+}
+
+// As nn/causal_tssa.h.
+void add_tssa(LanguageBlockWeights& b, WeightSource& source, const std::string& mixer,
+              const LanguageConfig& c, WeightType type) {
+  const int64_t positions = c.options.bias_positions < 0 ? c.block : c.options.bias_positions;
+  b.in = source.map(mixer + "c_attn", c.dim, c.dim, c.bias, type);
+  b.temp = source.values(mixer + "temp", {c.heads, 1});
+  b.denom_bias = source.values(mixer + "denom_bias", {c.heads, positions, 1});
+  b.scale = c.options.scale_pi ? double(c.heads) : 1.0;
+}
+
+// As nn/causal_means.h.
+void add_means(LanguageBlockWeights& b, WeightSource& source, const std::string& mixer,
+               const LanguageConfig& c, WeightType type) {
+  b.in = source.map(mixer + "c_attn", (c.options.gate ? 3 : 2) * c.dim, c.dim, c.bias, type);
+  b.router = source.map(mixer + "router", c.heads, c.dim, /*bias=*/false, type);
+  b.means.heads = c.heads;
+  b.means.dim = c.dim;
+  b.means.gate = c.options.gate;
+  b.means.router_bias = source.values(mixer + "router.bias", {c.heads});
+  b.means.temp = source.values(mixer + "temp", {c.heads});
+  b.means.scale = source.values(mixer + "means.scale", {c.dim});
+  if (c.options.conv > 0) {
+    b.means.filter = source.values(mixer + "conv.weight", {c.options.conv, c.dim});
+  }
+  Array decay;
+  if (c.options.decay != "none") decay = source.values(mixer + "rates.decay", {c.heads});
+  b.means.decay = forgetting_rates(decay, c.heads);
+}
+
+}  // namespace
+
+BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
+  const std::string& name = mixer_of_block(c, index);
+  const auto& o = c.options;
+  if (name == "means") return BlockMixer::kMeans;
+  if (name == "tssa" && o.decay == "none" && o.means == "none" && o.conv == 0 && !o.gate) {
+    return BlockMixer::kTssa;
+  }
+  // In hybrids softmax has no gate.
+  return name == "softmax" && (!o.gate || c.hybrid_every > 0) ? BlockMixer::kSoftmax
+                                                              : BlockMixer::kModule;
+}
+
+LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSource& source,
+                                 Precision precision, std::shared_ptr<ModuleMixers> with_modules)
+    : config(model_config), type(facts_of(precision).maps), modules(std::move(with_modules)) {
+  const auto& c = config;
+  mlp_hidden = hidden_width(c.dim, c.mlp_ratio);
+  if (c.activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
+  table = source.map("transformer.wte", c.vocab, c.dim, false, facts_of(precision).tables);
+  if (c.positions == "learned") {
+    positions = source.values("transformer.wpe.weight", {c.block, c.dim});
+  }
+  for (int64_t i = 0; i < c.depth; ++i) {
+    const std::string block = cat("transformer.h.", i, "."), mixer = block + "attn.";
+    LanguageBlockWeights b{.kind = mixer_kind(c, i)};
+    if (modules == nullptr && (b.kind == BlockMixer::kSoftmax || b.kind == BlockMixer::kModule)) {
+      fail_data("The mixer '", mixer_of_block(c, i), "' of block ", i,
+                " with the additions of this model needs the full program; build it by `make`.");
+    }
+    b.norm1 = norm_of(source, block + "ln_1", c);
+    b.norm2 = norm_of(source, block + "ln_2", c);
+    b.gamma1 = source.values(block + "gamma1", {c.dim});
+    b.gamma2 = source.values(block + "gamma2", {c.dim});
+    b.fc = source.map(block + "mlp.c_fc", mlp_hidden, c.dim, c.bias, type);
+    b.proj = source.map(block + "mlp.c_proj", c.dim, mlp_hidden, c.bias, type);
+    if (b.kind == BlockMixer::kTssa) add_tssa(b, source, mixer, c, type);
+    if (b.kind == BlockMixer::kMeans) add_means(b, source, mixer, c, type);
+    if (b.kind == BlockMixer::kSoftmax) {
+      b.in = source.map(mixer + "c_attn", 3 * c.dim, c.dim, c.bias, type);
+    }
+    if (b.kind != BlockMixer::kModule) {
+      b.out = source.map(mixer + "c_proj", c.dim, c.dim, c.bias, type);
+    }
+    blocks.push_back(std::move(b));
+  }
+  norm = norm_of(source, "transformer.ln_f", c);
+}
+
+void LanguageWeights::gather() {
+  std::vector<Array*> parts;
+  const auto add = [&parts](StepWeight& weight) {
+    for (Array* part : {&weight.values, &weight.scales}) {
+      if (part->defined()) parts.push_back(part);
+    }
+  };
+  for (auto& b : blocks) {
+    for (auto* weight : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) add(*weight);
+  }
+  add(table);
+  int64_t bytes = 0;
+  for (const Array* part : parts) bytes += aligned(part->bytes());
+  Array all = Array::empty({bytes}, TorchDtype::kUInt8);
+  char* to = all.mutable_data<char>();
+  for (Array* part : parts) {
+    const int64_t size = part->bytes();
+    std::memcpy(to, part->data<char>(), size_t(size));
+    *part = Array(part->shape(), part->dtype(), {all.owner(), to});
+    to += aligned(size);
+  }
+}
+
+void LanguageWeights::embed(int64_t id, int64_t position, float* to) const {
+  table.row(id, to);
+  if (!positions.defined()) return;
+  const int64_t dim = positions.size(1);
+  const float* place = positions.data() + position * dim;
+  for (int64_t i = 0; i < dim; ++i) to[i] += place[i];
+}
+
+int64_t LanguageWeights::step_bytes() const {
+  int64_t bytes = table.bytes() + norm.weight.bytes();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto& b = blocks[i];
+    for (const auto* w : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) bytes += w->bytes();
+    bytes += b.means.bytes() + b.norm1.weight.bytes() + b.norm2.weight.bytes() + b.gamma1.bytes() +
+             b.gamma2.bytes();
+    if (b.kind == BlockMixer::kModule) bytes += modules->bytes(int64_t(i));
+  }
+  return bytes;
+}
+
+void check_ids(const LanguageConfig& config, const int64_t* ids, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (ids[i] >= 0 && ids[i] < config.vocab) continue;
+    fail_data("Token id ", ids[i], " is outside the model's vocabulary of ", config.vocab,
+              "; was the text cut by another tokenizer?");
+  }
+}
+
+void check_position(const LanguageConfig& config, int64_t position, int64_t tokens) {
+  if (tokens <= max_context(config) - position) return;
+  fail_data("The model has learned positions for ", config.block, " tokens and cannot read token ",
+            position + tokens, "; shorten the text, or train a model with positions 'none'.");
+}
+
+}  // namespace tost

@@ -1,0 +1,87 @@
+// The weights of a language model as its engine reads them: once each a decoding step, in the
+// requested precision.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/engine/group_means.h"
+#include "tost/engine/language_config.h"
+#include "tost/engine/language_state.h"
+#include "tost/engine/precision.h"
+#include "tost/engine/weight_source.h"
+#include "tost/kernels/row_ops.h"
+
+namespace tost {
+
+struct NormWeight {
+  static constexpr float kEps = 1e-5f;  // of every norm of a language model
+
+  Array weight, bias;  // [C] float32; bias may be undefined
+};
+
+// What stands between a block's two projections.
+enum class BlockMixer : uint8_t {
+  kTssa,     // the operator of kernels/tssa_causal.h
+  kMeans,    // running group means, kernels/means.h
+  kSoftmax,  // attention with a key-value cache, by ModuleMixers
+  kModule,   // any other mixer as a whole, by ModuleMixers
+};
+
+// Mixers that the engine itself lacks: modules of torch, on rounded weights.
+class ModuleMixers {
+ public:
+  virtual ~ModuleMixers() = default;
+  // y [B, T, C] of a block: from projected tokens x [B, T, 3 C] (kSoftmax) or from the rows after
+  // the norm x [B, T, C] (kModule), after `state`, which is replaced.
+  virtual void mix(int64_t block, const Array& x, int64_t position, Arrays& state, float* y) = 0;
+  virtual int64_t bytes(int64_t block) const = 0;  // of the mixer's weights
+};
+
+struct LanguageBlockWeights {
+  BlockMixer kind = BlockMixer::kModule;
+  NormWeight norm1, norm2;
+  StepWeight in, out;    // of the mixer; undefined for kModule
+  StepWeight fc, proj;   // of the MLP
+  StepWeight router;     // kMeans
+  MeansWeights means;    // kMeans
+  Array gamma1, gamma2;  // [C] float32
+  Array temp;            // [H, 1], kTssa
+  Array denom_bias;      // [H, positions, 1], kTssa
+  double scale = 1;      // kTssa: of the operator's result
+};
+
+struct LanguageWeights {
+  // Shares the arrays of the source where it can. `modules`: for the mixers that the engine lacks;
+  // null: a data Error names the first of them. Throws as WeightSource.
+  LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision,
+                  std::shared_ptr<ModuleMixers> modules = nullptr);
+
+  int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
+  // Token and position [C] of one row.
+  void embed(int64_t id, int64_t position, float* to) const;
+  // Moves all weights into one piece of memory: huge pages, which a stream of many small arrays
+  // would not get.
+  void gather();
+
+  LanguageConfig config;
+  kernels::WeightType type;
+  StepWeight table;  // tokens, and head
+  Array positions;   // [block, C] float32, or undefined
+  std::vector<LanguageBlockWeights> blocks;
+  NormWeight norm;
+  int64_t mlp_hidden = 0;
+  kernels::Activation activation = kernels::Activation::kGelu;
+  std::shared_ptr<ModuleMixers> modules;
+};
+
+// What mixes the tokens of block `index`.
+BlockMixer mixer_kind(const LanguageConfig& config, int64_t index);
+
+// Throws the data Error of ids [n] that the model would not read after `position` tokens.
+void check_ids(const LanguageConfig& config, const int64_t* ids, int64_t count);
+void check_position(const LanguageConfig& config, int64_t position, int64_t tokens);
+
+}  // namespace tost

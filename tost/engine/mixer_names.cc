@@ -1,0 +1,51 @@
+#include "tost/engine/mixer_names.h"
+
+#include <array>
+#include <string_view>
+
+namespace tost {
+namespace {
+
+// Earlier names and the present ones; "" was dropped, null never existed.
+struct OldName {
+  std::string_view name;
+  const char* both;
+  const char* causal;
+};
+constexpr std::array kOldNames{
+    OldName{"tssa-running-means", "means", nullptr},
+    OldName{"tssa-means", "", "means"},
+    OldName{"tssa-uniform", "uniform", "uniform"},
+    OldName{"tssa-group-means", "", nullptr},
+    OldName{"tssa-length-free", "", nullptr},
+    OldName{"tssa-running-means-uniform", "", nullptr},
+    OldName{"tssa-means-uniform", nullptr, ""},
+};
+
+const char* new_name(const std::string& name, bool causal) {
+  for (const OldName& old : kOldNames) {
+    if (old.name == name) return causal ? old.causal : old.both;
+  }
+  return nullptr;
+}
+
+std::string in_use(const std::string& name, bool causal) {
+  const char* found = new_name(name, causal);
+  return found == nullptr || *found == '\0' ? name : found;
+}
+
+}  // namespace
+
+std::string mixer_in_use(const std::string& name) {
+  return in_use(name, /*causal=*/false);
+}
+
+std::string causal_mixer_in_use(const std::string& name) {
+  return in_use(name, /*causal=*/true);
+}
+
+bool is_dropped_mixer(const std::string& name, bool causal) {
+  return new_name(name, causal) != nullptr;
+}
+
+}  // namespace tost

@@ -1,0 +1,127 @@
+#include "tost/engine/weight_source.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/threads.h"
+
+namespace tost {
+
+using kernels::WeightType;
+
+namespace {
+
+Array narrowed(const Array& from) {
+  if (from.dtype() == TorchDtype::kBFloat16) return from.contiguous();
+  const Array wide = from.as_float();
+  Array narrow = Array::empty(wide.shape(), TorchDtype::kBFloat16);
+  auto* to = narrow.mutable_data<uint16_t>();
+  parallel_tasks(wide.numel(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = to_bfloat16(wide.data()[i]);
+  });
+  return narrow;
+}
+
+bool all_finite(const Array& wide) {
+  // A sum of products with zero is 0 unless one of the values is not finite.
+  float sum = 0;
+  for (int64_t i = 0; i < wide.numel(); ++i) sum += wide.data()[i] * 0;
+  return sum == 0;
+}
+
+}  // namespace
+
+Array StepWeight::rounded() const {
+  if (type == WeightType::kFloat32) return values;
+  Array wide = Array::empty({outputs(), inputs});
+  parallel_tasks(outputs(), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) row(o, wide.mutable_data() + o * inputs);
+  });
+  return wide;
+}
+
+void StepWeight::row(int64_t index, float* to) const {
+  if (type == WeightType::kFloat32) {
+    std::copy_n(values.data() + index * inputs, inputs, to);
+  } else if (type == WeightType::kBfloat16) {
+    std::transform(values.data<uint16_t>() + index * inputs,
+                   values.data<uint16_t>() + (index + 1) * inputs, to, from_bfloat16);
+  } else {
+    read_step_row(type, values, scales, inputs, index, to);
+  }
+}
+
+const Array& WeightSource::find(const std::string& name) {
+  const auto found = arrays_.find(name);
+  if (found == arrays_.end()) fail_data(where_, " lacks the tensor '", name, "'.");
+  used_.insert(name);
+  return found->second;
+}
+
+void WeightSource::check_finite(const std::string& name, const Array& wide) const {
+  if (finite_ || all_finite(wide)) return;
+  fail_data(where_, " has values in '", name, "' that are not finite.");
+}
+
+Array WeightSource::values(const std::string& name, const Array::Shape& shape) {
+  const Array& found = find(name);
+  if (found.shape() != shape) {
+    fail_data(where_, " has '", name, "' of sizes ", shown(found.shape()), " where ", shown(shape),
+              " are needed.");
+  }
+  const Array wide = found.as_float();
+  check_finite(name, wide);
+  return wide;
+}
+
+StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t in, bool bias,
+                             WeightType type) {
+  const std::string name = map_name + ".weight";
+  StepWeight weight{.type = type, .inputs = in};
+  if (bias) weight.bias = values(map_name + ".bias", {out});
+  if (bias && type == WeightType::kBfloat16) weight.bias = narrowed(weight.bias);
+  const Array& stored = find(name);
+  Array wide;
+  if (stored.dtype() == TorchDtype::kInt8 || stored.dtype() == TorchDtype::kUInt8) {
+    const auto q = stored_integers(stored, find(name + ".scale"), out, in, name, where_);
+    if (q.type == type) {
+      const auto rows = step_rows(q);
+      weight.values = rows.values;
+      weight.scales = rows.scales;
+      return weight;
+    }
+    wide = dequantize(q);
+  } else if (type == WeightType::kBfloat16 && stored.dtype() == TorchDtype::kBFloat16 && finite_) {
+    weight.values = stored.contiguous();
+    return weight;
+  } else {
+    wide = values(name, {out, in});
+  }
+  if (type == WeightType::kFloat32) {
+    weight.values = wide;
+  } else if (type == WeightType::kBfloat16) {
+    weight.values = narrowed(wide);
+  } else {
+    if (!all_finite(wide)) {
+      fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",
+                "use fp32 or bf16, or an earlier checkpoint.");
+    }
+    const auto q = step_rows(quantize(wide, type));
+    weight.values = q.values;
+    weight.scales = q.scales;
+  }
+  return weight;
+}
+
+void WeightSource::finish() const {
+  for (const auto& [name, array] : arrays_) {
+    if (used_.count(name) != 0) continue;
+    std::vector<std::string> known(used_.begin(), used_.end());
+    fail_data(where_, " has the tensor '", name, "', which its model does not have.",
+              did_you_mean(name, known));
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,55 @@
+// Finds the weights of a model by the names that files give them.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "tost/engine/array.h"
+#include "tost/engine/quantized_weight.h"
+
+namespace tost {
+
+// One linear map, as a decoding step reads it.
+struct StepWeight {
+  int64_t outputs() const { return values.defined() ? values.size(0) : 0; }
+  bool defined() const { return values.defined(); }
+  int64_t bytes() const { return values.bytes() + scales.bytes() + bias.bytes(); }
+  Array rounded() const;                     // [out, in] float32
+  void row(int64_t index, float* to) const;  // one of its rows in float32
+
+  kernels::WeightType type = kernels::WeightType::kFloat32;
+  int64_t inputs = 0;
+  Array values, scales;  // as kernels/products/few_rows.h has them
+  Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
+};
+
+// Every function throws a data Error that names the tensor where it is missing, has other sizes or
+// holds values that are not finite.
+class WeightSource {
+ public:
+  // `where` names the file in messages. `finite`: the values were checked before.
+  WeightSource(Arrays arrays, std::string where, bool finite = false)
+      : arrays_(std::move(arrays)), where_(std::move(where)), finite_(finite) {}
+
+  bool has(const std::string& name) const { return arrays_.count(name) != 0; }
+  // float32; the stored array itself where it is that.
+  Array values(const std::string& name, const Array::Shape& shape);
+  // `name`.weight [out, in] and with `bias` `name`.bias [out], held in this type. Integers of a
+  // file are taken as they are where they are of the type, else rounded again.
+  StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
+                 kernels::WeightType type);
+  // Throws where an array was not used.
+  void finish() const;
+
+ private:
+  const Array& find(const std::string& name);
+  void check_finite(const std::string& name, const Array& wide) const;
+
+  Arrays arrays_;
+  std::string where_;
+  bool finite_;
+  std::set<std::string> used_;
+};
+
+}  // namespace tost

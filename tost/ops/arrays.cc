@@ -1,0 +1,75 @@
+#include "tost/ops/arrays.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/io/torch_scalar.h"
+
+namespace tost {
+namespace {
+
+// The deleter of an array's memory that is a tensor's.
+struct TensorHolder {
+  at::Tensor tensor;
+
+  void operator()(void*) { tensor.reset(); }
+};
+
+}  // namespace
+
+Array array_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const auto type = std::ranges::find(kScalarTypes, tensor.scalar_type());
+  if (type == kScalarTypes.end()) {
+    fail_usage("Engines take tensors of the usual types, not one of ", tensor.scalar_type(), ".");
+  }
+  const at::Tensor plain = tensor.detach();
+  // One byte where a tensor is empty, so that the array is defined.
+  static char nothing = 0;
+  void* data = plain.numel() > 0 ? const_cast<void*>(plain.const_data_ptr()) : &nothing;
+  return {plain.sizes().vec(), TorchDtype(type - kScalarTypes.begin()),
+          std::shared_ptr<void>(data, TensorHolder{plain}), plain.strides().vec(),
+          int64_t(plain.storage().nbytes())};
+}
+
+at::Tensor tensor_of(const Array& array) {
+  if (!array.defined()) return {};
+  if (const auto* holder = std::get_deleter<TensorHolder>(array.owner())) return holder->tensor;
+  const auto options = at::TensorOptions().dtype(kScalarTypes[size_t(array.dtype())]);
+  auto* data = const_cast<char*>(array.data<char>());
+  const auto keep = [owner = array.owner()](void*) {};
+  if (array.strides().empty()) return at::from_blob(data, array.shape(), keep, options);
+  return at::from_blob(data, array.shape(), array.strides(), keep, options);
+}
+
+at::Tensor take_tensor(Array& array) {
+  auto* holder = std::get_deleter<TensorHolder>(array.owner());
+  at::Tensor tensor;
+  if (holder != nullptr && array.unique()) {
+    tensor = std::move(holder->tensor);
+  } else {
+    tensor = tensor_of(array);
+  }
+  array = {};
+  return tensor;
+}
+
+Arrays arrays_of(Tensors tensors) {
+  Arrays arrays;
+  for (auto& [name, tensor] : tensors) {
+    arrays[name] = array_of(tensor);
+    tensor.reset();
+  }
+  return arrays;
+}
+
+Tensors take_tensors(Arrays& arrays) {
+  Tensors tensors;
+  for (auto& [name, array] : arrays) tensors[name] = take_tensor(array);
+  arrays.clear();
+  return tensors;
+}
+
+}  // namespace tost
