@@ -9,7 +9,7 @@
 #include "tost/data/dataset.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 
 namespace tost {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/file.h"
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

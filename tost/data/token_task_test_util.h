@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 #include "tost/torch.h"
 
 namespace tost::testing {

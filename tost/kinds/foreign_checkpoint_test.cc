@@ -2,11 +2,11 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

@@ -11,8 +11,8 @@
 #include "tost/data/text_layout.h"
 #include "tost/data/token_task.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/quantized_file.h"
 #include "tost/store/weights_file.h"
 

@@ -4,10 +4,10 @@
 #include <functional>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/quantized_file.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/io/torch_scalar.h"
+#include "tost/ops/torch_scalar.h"
 
 namespace tost {
 namespace {

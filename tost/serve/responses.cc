@@ -1,7 +1,7 @@
 // /v1/responses: an answer is stored as the state after it, and the next one continues from it.
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 

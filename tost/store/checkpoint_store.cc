@@ -5,8 +5,8 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/manifest.h"
 #include "tost/store/run_layout.h"
 

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "tost/base/path.h"
-#include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/foreign_model.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/shared.h"

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/metadata.h"
 #include "tost/testing/temp_dir.h"
 

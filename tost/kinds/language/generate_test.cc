@@ -8,10 +8,10 @@
 #include <set>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/session_file.h"
 #include "tost/kinds/language/text_writer.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -4,9 +4,9 @@
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
+#include "tost/ops/safetensors.h"
 #include "tost/store/metadata.h"
 
 namespace tost {

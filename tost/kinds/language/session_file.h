@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "tost/io/safetensors.h"
 #include "tost/kinds/language/generate.h"
+#include "tost/ops/safetensors.h"
 
 namespace tost {
 

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

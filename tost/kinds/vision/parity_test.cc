@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "tost/io/safetensors.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

@@ -1,4 +1,4 @@
-#include "tost/io/torch_tensors.h"
+#include "tost/ops/torch_tensors.h"
 
 #include <ATen/Parallel.h>
 
@@ -10,8 +10,8 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/torch_scalar.h"
 #include "tost/io/torch_value.h"
+#include "tost/ops/torch_scalar.h"
 
 namespace tost {
 namespace {

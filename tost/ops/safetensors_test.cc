@@ -1,4 +1,4 @@
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tost/io/safetensors.h"
+#include "tost/engine/arrays_file.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,19 +14,9 @@
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/io/torch_scalar.h"
 
 namespace tost {
 namespace {
-
-const char* name_of(const std::string& tensor, torch::ScalarType type) {
-  const auto index = size_t(std::ranges::find(kScalarTypes, type) - kScalarTypes.begin());
-  const bool known = index < kScalarTypes.size();
-  const char* name = known ? dtype_info(TorchDtype(index)).safetensors : "";
-  if (*name != '\0') return name;
-  fail_data("Tensor '", tensor, "' is of type ", type,
-            ", which safetensors files here do not hold.");
-}
 
 // A file's bytes, and what keeps them alive. Writing to them never reaches the file.
 struct Content {
@@ -38,20 +28,12 @@ struct Content {
 };
 
 // A view of the content where its alignment allows, else a copy.
-torch::Tensor make_tensor(const Content& content, const SafetensorsEntry& entry,
-                          int64_t data_offset) {
-  const auto options =
-      torch::dtype(kScalarTypes[size_t(find_safetensors_dtype(entry.dtype)->dtype)]);
-  if (entry.begin == entry.end) return torch::empty(entry.shape, options);
+Array make_array(const Content& content, const SafetensorsEntry& entry, int64_t data_offset) {
+  const TorchDtype dtype = find_safetensors_dtype(entry.dtype)->dtype;
   char* data = content.data + data_offset + entry.begin;
-  const auto width = static_cast<uintptr_t>(safetensors_dtype_bytes(entry.dtype));
-  if (reinterpret_cast<uintptr_t>(data) % width != 0) {
-    auto copy = torch::empty(entry.shape, options);
-    std::memcpy(copy.data_ptr(), data, static_cast<size_t>(entry.end - entry.begin));
-    return copy;
-  }
-  return torch::from_blob(
-      data, entry.shape, [owner = content.owner](void*) {}, options);
+  const Array view(entry.shape, dtype, {content.owner, data});
+  const bool even = reinterpret_cast<uintptr_t>(data) % uintptr_t(dtype_info(dtype).bytes) == 0;
+  return even && entry.begin < entry.end ? view : view.clone();
 }
 
 // Any other byte in a bool is undefined behaviour in C++.
@@ -69,25 +51,25 @@ void check_booleans(std::string_view bytes, int64_t data_offset, const std::stri
 
 struct Item {
   const std::string* name;
-  const torch::Tensor* tensor;
+  const Array* array;
   const char* dtype;
-  int64_t bytes;
 };
 
 // Widest type first, then by name.
-std::vector<Item> order_items(const std::map<std::string, torch::Tensor>& tensors) {
+std::vector<Item> order_items(const Arrays& arrays) {
   std::vector<Item> items;
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined()) fail_data("Tensor '", name, "' is undefined and cannot be saved.");
+  for (const auto& [name, array] : arrays) {
+    if (!array.defined()) fail_data("Tensor '", name, "' is undefined and cannot be saved.");
     if (name == "__metadata__") fail_data("A tensor cannot be called '__metadata__'.");
-    if (tensor.layout() != torch::kStrided) {
-      fail_data("Tensor '", name, "' is not dense; safetensors files hold dense tensors only.");
+    const auto& type = dtype_info(array.dtype());
+    if (*type.safetensors == '\0') {
+      fail_data("Tensor '", name, "' is of type ", type.name,
+                ", which safetensors files here do not hold.");
     }
-    items.push_back(
-        {&name, &tensor, name_of(name, tensor.scalar_type()), int64_t(tensor.nbytes())});
+    items.push_back({&name, &array, type.safetensors});
   }
   std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return a.tensor->element_size() > b.tensor->element_size();
+    return dtype_info(a.array->dtype()).bytes > dtype_info(b.array->dtype()).bytes;
   });
   return items;
 }
@@ -101,10 +83,10 @@ std::string make_header(const std::vector<Item>& items,
   // Appended without look-up: ordered_json searches its keys one by one, quadratic in their number.
   auto& object = json.get_ref<nlohmann::ordered_json::object_t&>();
   for (const auto& item : items) {
-    const int64_t end = checked_add(offset, item.bytes, "safetensors data");
+    const int64_t end = checked_add(offset, item.array->bytes(), "safetensors data");
     nlohmann::ordered_json entry;
     entry["dtype"] = item.dtype;
-    entry["shape"] = item.tensor->sizes().vec();
+    entry["shape"] = item.array->shape();
     entry["data_offsets"] = {offset, end};
     object.emplace_back(*item.name, std::move(entry));
     offset = end;
@@ -124,30 +106,30 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-// Passes the file to `write` in parts, one tensor at a time, so that saving never holds a second
+// Passes the file to `write` in parts, one array at a time, so that saving never holds a second
 // copy of the whole.
 template <class Write>
 void write_items(const std::vector<Item>& items, const std::map<std::string, std::string>& metadata,
                  const Write& write) {
   write(make_header(items, metadata));
   for (const auto& item : items) {
-    const auto data = item.tensor->detach().cpu().contiguous();
-    write({static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(item.bytes)});
+    const Array data = item.array->contiguous();
+    write({data.data<char>(), static_cast<size_t>(data.bytes())});
   }
 }
 
-SafetensorsFile file_from(const Content& content, const std::string& name) {
+ArraysFile file_from(const Content& content, const std::string& name) {
   auto header = parse_safetensors_header(content.bytes(), static_cast<int64_t>(content.size), name);
-  SafetensorsFile file;
+  ArraysFile file;
   for (const auto& [tensor, entry] : header.entries) {
     check_booleans(content.bytes(), header.data_offset, tensor, entry, name);
-    file.tensors.emplace(tensor, make_tensor(content, entry, header.data_offset));
+    file.arrays.emplace(tensor, make_array(content, entry, header.data_offset));
   }
   file.metadata = std::move(header.metadata);
   return file;
 }
 
-SafetensorsFile load_one(const std::filesystem::path& path) {
+ArraysFile load_one(const std::filesystem::path& path) {
   const auto map = std::make_shared<MappedFile>(path, MappedFile::Access::kCopyOnWrite);
   return file_from({map, const_cast<char*>(map->bytes().data()), map->bytes().size()},
                    path.string());
@@ -155,27 +137,25 @@ SafetensorsFile load_one(const std::filesystem::path& path) {
 
 }  // namespace
 
-SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
+ArraysFile parse_arrays(std::shared_ptr<std::string> bytes, const std::string& name) {
   return file_from({bytes, bytes->data(), bytes->size()}, name);
 }
 
-SafetensorsFile load_safetensors(const std::filesystem::path& path) {
-  return is_safetensors_index(path) ? read_shards(path, &SafetensorsFile::tensors, load_one)
+ArraysFile load_arrays(const std::filesystem::path& path) {
+  return is_safetensors_index(path) ? read_shards(path, &ArraysFile::arrays, load_one)
                                     : load_one(path);
 }
 
-std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+std::string arrays_bytes(const Arrays& arrays, const std::map<std::string, std::string>& metadata) {
   std::string bytes;
-  write_items(order_items(tensors), metadata,
+  write_items(order_items(arrays), metadata,
               [&bytes](std::string_view part) { bytes.append(part); });
   return bytes;
 }
 
-void save_safetensors(const std::filesystem::path& path,
-                      const std::map<std::string, torch::Tensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  const auto items = order_items(tensors);
+void save_arrays(const std::filesystem::path& path, const Arrays& arrays,
+                 const std::map<std::string, std::string>& metadata) {
+  const auto items = order_items(arrays);
   AtomicFile out(path);
   write_items(items, metadata, [&out](std::string_view part) { out.write(part); });
   out.finish();

@@ -1,5 +1,5 @@
 // Checkpoints of the official training scripts give the tensors that safetensors files give.
-#include "tost/io/torch_tensors.h"
+#include "tost/ops/torch_tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
-#include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

@@ -6,7 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/safetensors.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_test_util.h"
+#include "tost/ops/safetensors.h"
 
 namespace tost {
 namespace {

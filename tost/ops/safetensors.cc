@@ -1,0 +1,48 @@
+#include "tost/ops/safetensors.h"
+
+#include <utility>
+
+#include "tost/base/error.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/ops/arrays.h"
+
+namespace tost {
+namespace {
+
+SafetensorsFile tensors_in(ArraysFile file) {
+  return {take_tensors(file.arrays), std::move(file.metadata)};
+}
+
+Arrays dense_arrays(const std::map<std::string, torch::Tensor>& tensors) {
+  Arrays arrays;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.defined() && tensor.layout() != torch::kStrided) {
+      fail_data("Tensor '", name, "' is not dense; safetensors files hold dense tensors only.");
+    }
+    arrays[name] = tensor.defined() ? array_of(tensor.cpu()) : Array();
+  }
+  return arrays;
+}
+
+}  // namespace
+
+SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
+  return tensors_in(parse_arrays(std::move(bytes), name));
+}
+
+SafetensorsFile load_safetensors(const std::filesystem::path& path) {
+  return tensors_in(load_arrays(path));
+}
+
+std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  return arrays_bytes(dense_arrays(tensors), metadata);
+}
+
+void save_safetensors(const std::filesystem::path& path,
+                      const std::map<std::string, torch::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  save_arrays(path, dense_arrays(tensors), metadata);
+}
+
+}  // namespace tost

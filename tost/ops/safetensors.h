@@ -1,0 +1,32 @@
+// Tensors in safetensors files.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tost/torch.h"
+
+namespace tost {
+
+struct SafetensorsFile {
+  std::map<std::string, torch::Tensor> tensors;  // CPU, contiguous
+  std::map<std::string, std::string> metadata;   // "__metadata__"
+};
+
+// As load_arrays() and its neighbours (engine/arrays_file.h), whose bytes the tensors share.
+// Tensors to be saved may be of any device and any strides; dense, or a data Error names the
+// tensor.
+SafetensorsFile load_safetensors(const std::filesystem::path& path);
+
+SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);
+
+void save_safetensors(const std::filesystem::path& path,
+                      const std::map<std::string, torch::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
+                              const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tost
