@@ -19,13 +19,13 @@ all_targets() {
 
 sources_of() {
   case $1 in
-    checkpoint) echo tost/io/crc.cc tost/store/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
+    checkpoint) echo tost/io/crc.cc tost/engine/{manifest,metadata,precision,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/idx.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
-    json) echo tost/store/metadata.cc tost/engine/config_json.cc tost/train/config_{field,form}.cc ;;
+    json) echo tost/engine/{config_json,metadata,precision}.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_model,metadata}.cc tost/engine/config_json.cc
+      echo tost/store/foreign_model.cc tost/engine/{config_json,metadata,precision}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;

@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "fuzz/targets.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/manifest.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/loop_state.h"
 

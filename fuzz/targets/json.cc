@@ -3,9 +3,9 @@
 
 #include "fuzz/targets.h"
 #include "tost/engine/config_json.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/store/metadata.h"
 #include "tost/train/config_form.h"
 
 namespace tost::fuzz {

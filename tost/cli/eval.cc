@@ -12,8 +12,8 @@
 #include "tost/cli/field_option.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
+#include "tost/engine/run_layout.h"
 #include "tost/kinds/kinds.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
 namespace tost {

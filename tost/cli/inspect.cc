@@ -10,8 +10,8 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

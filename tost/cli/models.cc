@@ -8,9 +8,9 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/shipped_models.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
-#include "tost/store/shipped_models.h"
 
 namespace tost {
 namespace {

@@ -16,8 +16,8 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/named_sets.h"
+#include "tost/engine/shipped_models.h"
 #include "tost/ops/device.h"
-#include "tost/store/shipped_models.h"
 
 namespace tost {
 

@@ -14,12 +14,12 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/shipped_models.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/serve/app.h"
 #include "tost/store/quantized_file.h"
-#include "tost/store/shipped_models.h"
 
 namespace tost {
 namespace {

@@ -16,10 +16,10 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/comm/group.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/train_run.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
 namespace tost {

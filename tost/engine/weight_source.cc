@@ -62,7 +62,8 @@ const Array& WeightSource::find(const std::string& name) {
 
 void WeightSource::check_finite(const std::string& name, const Array& wide) const {
   if (finite_ || all_finite(wide)) return;
-  fail_data(where_, " has values in '", name, "' that are not finite.");
+  fail_data(where_, " has values in tensor '", name,
+            "' that are not finite; take weights from before they went wrong.");
 }
 
 Array WeightSource::values(const std::string& name, const Array::Shape& shape) {

@@ -5,11 +5,11 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/run_layout.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/train_run.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

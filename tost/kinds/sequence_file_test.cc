@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/metadata.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

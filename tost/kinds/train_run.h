@@ -27,9 +27,9 @@ struct TrainRun {
 };
 
 // The values (see choose_run_kind), or the folder of a resumed run, select the kind. Layout of the
-// folder: tost/store/run_layout.h. Throws usage and data Errors as described at the configurations,
-// RunFolder, the tasks and Trainer. A new run that fails before its first step leaves no folder, or
-// the one that it was to replace.
+// folder: tost/engine/run_layout.h. Throws usage and data Errors as described at the
+// configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
+// leaves no folder, or the one that it was to replace.
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "tost/base/error.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/run_layout.h"
 #include "tost/store/checkpoint_store.h"
-#include "tost/store/manifest.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tost/base/folder_lock.h"
-#include "tost/store/manifest.h"
-#include "tost/store/run_layout.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/run_layout.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -8,8 +8,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -6,10 +6,10 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/torch_value.h"
-#include "tost/store/metadata.h"
 
 namespace tost {
 namespace {

@@ -9,12 +9,12 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/torch_value.h"
 #include "tost/ops/safetensors.h"
 #include "tost/ops/torch_tensors.h"
-#include "tost/store/metadata.h"
 
 namespace tost {
 namespace {

@@ -4,6 +4,9 @@
 
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/metadata.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
@@ -11,9 +14,6 @@
 #include "tost/ops/safetensors.h"
 #include "tost/ops/torch_tensors.h"
 #include "tost/store/foreign_model.h"
-#include "tost/store/manifest.h"
-#include "tost/store/metadata.h"
-#include "tost/store/run_layout.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {

@@ -1,9 +1,9 @@
-#include "tost/store/manifest.h"
+#include "tost/engine/manifest.h"
 
 #include <gtest/gtest.h>
 
 #include "tost/base/file.h"
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -59,15 +59,6 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
 
 }  // namespace
 
-Precision stored_precision(const std::map<std::string, std::string>& metadata,
-                           const std::string& where) {
-  const auto found = metadata.find(kPrecisionKey);
-  if (found == metadata.end()) return Precision::kFp32;
-  if (const auto precision = precision_named(found->second)) return *precision;
-  fail_data(where, " names the precision '", found->second.substr(0, 40), "'; known are ",
-            list_of(all_precisions()), ".");
-}
-
 Precision storable_precision(const std::string& name) {
   const auto known = stored_precisions();
   if (const auto precision = precision_named(name, known)) return *precision;

@@ -10,18 +10,12 @@
 #include <map>
 #include <string>
 
+#include "tost/engine/metadata.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/torch.h"
 
 namespace tost {
-
-inline constexpr char kPrecisionKey[] = "tost.precision";
-
-// The precision that the metadata name, fp32 without one. Throws a data Error about `where` for
-// anything that is not a precision.
-Precision stored_precision(const std::map<std::string, std::string>& metadata,
-                           const std::string& where);
 
 // One of stored_precisions() by its name. Throws a usage Error for others.
 Precision storable_precision(const std::string& name);

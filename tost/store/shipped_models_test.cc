@@ -1,4 +1,4 @@
-#include "tost/store/shipped_models.h"
+#include "tost/engine/shipped_models.h"
 
 #include <gtest/gtest.h>
 

@@ -13,9 +13,9 @@
 #include "tost/bench/bench_model.h"
 #include "tost/bench/product_floor.h"
 #include "tost/bench/timing.h"
+#include "tost/engine/preset_names.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kinds/kinds.h"
-#include "tost/nn/preset_names.h"
 #include "tost/ops/device.h"
 #include "tost/ops/safetensors.h"
 

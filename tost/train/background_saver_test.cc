@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "tost/base/error.h"
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 

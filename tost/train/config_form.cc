@@ -4,8 +4,8 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/metadata.h"
 #include "tost/train/loop_state.h"
 
 namespace tost {

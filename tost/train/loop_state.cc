@@ -1,8 +1,8 @@
 #include "tost/train/loop_state.h"
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/metadata.h"
 
 namespace tost {
 

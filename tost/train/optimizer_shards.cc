@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tost/comm/processes_test_util.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/adamw.h"
 
 namespace tost {

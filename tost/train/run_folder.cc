@@ -5,7 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 #include "tost/train/config_form.h"
 
 namespace tost {

@@ -1,5 +1,5 @@
-// Starts a run folder, or finds one to resume. Layout: tost/store/run_layout.h, and while a process
-// trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
+// Starts a run folder, or finds one to resume. Layout: tost/engine/run_layout.h, and while a
+// process trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
 #pragma once
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/run_layout.h"
 #include "tost/store/checkpoint_store.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

@@ -5,8 +5,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/manifest.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

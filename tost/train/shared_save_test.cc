@@ -7,8 +7,8 @@
 
 #include "tost/base/file.h"
 #include "tost/comm/processes_test_util.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/errors.h"
 

@@ -7,12 +7,12 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/run_layout.h"
 #include "tost/nn/block.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_sums_scope.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/run_folder.h"
 
 namespace tost {

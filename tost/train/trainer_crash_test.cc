@@ -8,7 +8,7 @@
 #include <set>
 
 #include "tost/base/error.h"
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/toy_task_test_util.h"

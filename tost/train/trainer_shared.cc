@@ -3,10 +3,10 @@
 
 #include "tost/base/random.h"
 #include "tost/base/text.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/run_folder.h"
 #include "tost/train/shared_save.h"
 #include "tost/train/trainer.h"

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "tost/base/error.h"
+#include "tost/engine/run_layout.h"
 #include "tost/nn/module_device.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

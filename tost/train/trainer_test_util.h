@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 #include "tost/train/run_test_util.h"
 #include "tost/train/toy_task_test_util.h"
 #include "tost/train/trainer.h"

@@ -3,12 +3,12 @@
 #include <functional>
 
 #include "tost/data/token_task_test_util.h"
+#include "tost/engine/run_layout.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/train_config.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -3,53 +3,18 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/text_layout.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/store/metadata.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {
 
-namespace {
-
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr char kLanguage[] = "language";
-
-}  // namespace
-
-json to_json(const LanguageInfo& info) {
-  return {{"kind", kLanguage},
-          {"config", to_json(info.config)},
-          {"tokenizer", info.tokenizer != nullptr ? info.tokenizer->to_json() : json()},
-          {"training", info.training}};
-}
-
-LanguageInfo language_info_from_json(const json& object, const std::string& where) {
-  expect_keys(object, {"kind", "config", "tokenizer", "training"}, where);
-  return read_from(where, [&] {
-    if (object["kind"] != kLanguage) fail_data("its kind is ", json_text(object["kind"]), ".");
-    LanguageInfo info;
-    info.config = language_config_from_json(object["config"]);
-    validate(info.config);
-    info.training = object["training"];
-    if (object["tokenizer"].is_null()) return info;
-    info.tokenizer = tokenizer_from_json(object["tokenizer"], "its tokenizer");
-    if (info.tokenizer->vocab_size() > info.config.vocab) {
-      fail_data("a tokenizer of ", info.tokenizer->vocab_size(), " tokens for a model of ",
-                info.config.vocab, ".");
-    }
-    return info;
-  });
-}
-
-std::map<std::string, std::string> to_metadata(const LanguageInfo& info) {
-  return described_metadata(kLanguage, to_json(info));
-}
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   LoadedLanguage loaded;
@@ -57,11 +22,8 @@ LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   if (is_foreign_checkpoint(loaded.file)) return load_foreign_language(loaded.file, weights);
   const std::string where = cat("'", loaded.file.string(), "'");
   const SafetensorsFile content = load_safetensors(loaded.file);
-  const std::string kind = stored_kind(content.metadata, where);
-  if (kind != kLanguage) fail_data(where, " holds a ", kind, " model, not a language model.");
-  json object = stored_description(content.metadata, {"config", "tokenizer", "training"}, where);
-  object["kind"] = kind;
-  loaded.info = language_info_from_json(object, where);
+  loaded.info = language_info_of(content.metadata, where);
+  read_from(where, [&] { validate(loaded.info.config); });
   loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
   loaded.precision = stored_precision(content.metadata, where);
@@ -208,13 +170,6 @@ void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
   if (name == expected || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
   fail_usage("'", file, "' was trained with tokenizer ", expected, " and cannot continue with ",
              name, "; leave tokenizer out.");
-}
-
-const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone) {
-  if (info.tokenizer != nullptr) return *info.tokenizer;
-  fail_data("The model has no tokenizer, so that ", undone,
-            "; name the one it was trained with by --tokenizer, as gpt2:FOLDER for GPT-2's, or "
-            "give token files of its vocabulary.");
 }
 
 }  // namespace tost

@@ -6,19 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "tost/io/tokenizer.h"
-#include "tost/kinds/language/config.h"
+#include "tost/engine/language_file.h"
 #include "tost/kinds/language/model.h"
-#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
-
-struct LanguageInfo {
-  LanguageConfig config;
-  std::shared_ptr<const Tokenizer> tokenizer;          // null: token ids without a text form
-  nlohmann::json training = nlohmann::json::object();  // facts about its training, free in form
-};
 
 struct LoadedLanguage {
   std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
@@ -26,15 +18,6 @@ struct LoadedLanguage {
   std::filesystem::path file;              // the file read
   Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
-
-nlohmann::json to_json(const LanguageInfo& info);
-// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
-// and a tokenizer with more tokens than the model.
-LanguageInfo language_info_from_json(const nlohmann::json& json, const std::string& where);
-
-// As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
-// "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
-std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
 
 // `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
 // file; for a model of another kind also the kind.
@@ -67,9 +50,5 @@ void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 // Throws a usage Error if the tokenizer `name` is not that of the model of `file`.
 void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
                           const std::string& file);
-
-// The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
-// be read").
-const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
 
 }  // namespace tost

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/metadata.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/metadata.h"
 
 namespace tost {
 namespace {

@@ -1,10 +1,10 @@
 #include "tost/kinds/sequence/file.h"
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/metadata.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/sequence/classifier.h"
@@ -15,7 +16,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/device.h"
 #include "tost/store/quantized_file.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/run_kind.h"
 
 namespace tost {

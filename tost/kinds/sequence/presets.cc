@@ -3,8 +3,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/preset_names.h"
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/nn/preset_names.h"
 
 namespace tost {
 namespace {

@@ -4,12 +4,12 @@
 
 #include "tost/base/file.h"
 #include "tost/base/random.h"
+#include "tost/engine/run_layout.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

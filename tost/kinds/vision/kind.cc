@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/vision/bench.h"
 #include "tost/kinds/vision/config.h"
@@ -17,7 +18,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/device.h"
 #include "tost/store/quantized_file.h"
-#include "tost/store/run_layout.h"
 #include "tost/train/run_kind.h"
 
 namespace tost {

@@ -1,12 +1,12 @@
 #include "tost/kinds/vision/model_file.h"
 
 #include "tost/base/error.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/vision/foreign_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/store/metadata.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {

@@ -6,13 +6,13 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/manifest.h"
+#include "tost/engine/metadata.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/image.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/manifest.h"
-#include "tost/store/metadata.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -4,7 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/nn/preset_names.h"
+#include "tost/engine/preset_names.h"
 
 namespace tost {
 namespace {

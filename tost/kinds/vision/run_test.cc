@@ -5,12 +5,12 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/engine/run_layout.h"
 #include "tost/kinds/train_run.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/views.h"
+#include "tost/engine/metadata.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/presets.h"
@@ -12,7 +13,6 @@
 #include "tost/nn/layer_rates.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/metadata.h"
 #include "tost/train/shared_step.h"
 
 namespace tost {

@@ -1,4 +1,4 @@
-#include "tost/store/metadata.h"
+#include "tost/engine/metadata.h"
 
 #include <algorithm>
 
@@ -63,6 +63,15 @@ std::string stored_kind(const std::map<std::string, std::string>& metadata,
   if (kind != metadata.end()) return kind->second;
   metadata_json(metadata, kConfigKey, where);  // throws where this is not a model file at all
   return "vision";
+}
+
+Precision stored_precision(const std::map<std::string, std::string>& metadata,
+                           const std::string& where) {
+  const auto found = metadata.find(kPrecisionKey);
+  if (found == metadata.end()) return Precision::kFp32;
+  if (const auto precision = precision_named(found->second)) return *precision;
+  fail_data(where, " names the precision '", found->second.substr(0, 40), "'; known are ",
+            list_of(all_precisions()), ".");
 }
 
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,

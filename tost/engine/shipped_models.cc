@@ -1,4 +1,4 @@
-#include "tost/store/shipped_models.h"
+#include "tost/engine/shipped_models.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,8 +6,8 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/store/metadata.h"
 
 namespace tost {
 namespace {

@@ -1,4 +1,4 @@
-#include "tost/store/manifest.h"
+#include "tost/engine/manifest.h"
 
 #include <cstdio>
 #include <limits>
@@ -6,11 +6,11 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/engine/run_layout.h"
 #include "tost/io/crc.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/store/manifest.h"
+#include "tost/engine/manifest.h"
 
 namespace tost {
 

@@ -1,4 +1,4 @@
-#include "tost/store/run_layout.h"
+#include "tost/engine/run_layout.h"
 
 #include <algorithm>
 #include <cstdio>

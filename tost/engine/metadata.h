@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tost/base/error.h"
+#include "tost/engine/precision.h"
 
 namespace tost {
 
@@ -37,6 +38,13 @@ nlohmann::json stored_description(const std::map<std::string, std::string>& meta
 // Throws a data Error naming `where` where these do not describe a model.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,
                         const std::string& where);
+
+inline constexpr char kPrecisionKey[] = "tost.precision";
+
+// The precision that the metadata name, fp32 without one. Throws a data Error about `where` for
+// anything that is not a precision.
+Precision stored_precision(const std::map<std::string, std::string>& metadata,
+                           const std::string& where);
 
 // Throws a data Error naming `where` unless `object` is an object with exactly these keys.
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,

@@ -1,0 +1,50 @@
+// A trained language model in one safetensors file: weights, architecture and tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tost/engine/language_weights.h"
+#include "tost/io/tokenizer.h"
+
+namespace tost {
+
+inline constexpr char kLanguageKind[] = "language";
+
+struct LanguageInfo {
+  LanguageConfig config;
+  std::shared_ptr<const Tokenizer> tokenizer;          // null: token ids without a text form
+  nlohmann::json training = nlohmann::json::object();  // facts about its training, free in form
+};
+
+nlohmann::json to_json(const LanguageInfo& info);
+// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
+// and a tokenizer with more tokens than the model.
+LanguageInfo language_info_from_json(const nlohmann::json& json, const std::string& where);
+
+// As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
+// "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
+std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
+// The inverse. Throws as language_info_from_json(), and for a model of another kind.
+LanguageInfo language_info_of(const std::map<std::string, std::string>& metadata,
+                              const std::string& where);
+
+// The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
+// be read").
+const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
+
+struct OpenedLanguage {
+  std::unique_ptr<LanguageWeights> weights;
+  LanguageInfo info;
+  Precision precision = Precision::kFp32;  // that the weights are held in
+};
+
+// Opens a model file of this program for the engine; `precision` "" is the file's own. Throws a
+// data Error naming the file where it is no such model, or one whose mixer the engine lacks.
+OpenedLanguage language_weights_in(const std::filesystem::path& file,
+                                   const std::string& precision = "");
+
+}  // namespace tost
