@@ -13,7 +13,7 @@ add_library(tost::tost ALIAS tost_umbrella)
 install(TARGETS tost_flags tost_umbrella ${libraries} EXPORT tostTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tost)
-  install(TARGETS tost tost_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+  install(TARGETS tost tost_small tost_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/ DESTINATION share/tost/models)
 endif()
@@ -21,7 +21,7 @@ endif()
 # What users may include; docs/cpp.md says what each is for. Installed with the headers that these include.
 set(public_headers
     tost/base/error.h
-    tost/kinds/language/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/engine.h
+    tost/engine/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/engine.h
     tost/kinds/vision/model_file.h tost/kinds/sequence/file.h tost/kinds/sequence/eval.h
     tost/kinds/vision/image_classifier.h tost/kinds/language/model.h tost/kinds/sequence/classifier.h
     tost/kinds/vision/presets.h

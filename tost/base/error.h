@@ -26,6 +26,13 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// Thrown by processes of a group but the one that fails: exit with the code of its kind and print
+// nothing.
+class ReportedElsewhere : public Error {
+ public:
+  using Error::Error;
+};
+
 // The parts written one after the other, as operator<< prints them; a NaN has no sign.
 template <typename... Parts>
 std::string cat(const Parts&... parts) {

@@ -1,5 +1,5 @@
 // tost generate: text from a language model, streamed to stdout.
-#include "tost/kinds/language/generate.h"
+#include "tost/cli/generate.h"
 
 #include <unistd.h>
 
@@ -14,14 +14,10 @@
 #include "tost/base/path.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
-#include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/session_file.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/language/session_file.h"
-#include "tost/nn/module_device.h"
 
 namespace tost {
 namespace {
@@ -30,14 +26,12 @@ constexpr int64_t kMaxPromptBytes = int64_t{1} << 32;
 
 struct GenerateFlags {
   RunOptions run;
-  std::string checkpoint;
+  TextChoice model;
   std::string prompt, prompt_file, prompts_file;
   bool has_prompt = false;
   int64_t samples = 1;
   std::string session;
-  std::string precision;  // empty: the file's
-  std::string tokenizer;  // empty: the model's
-  bool ema = false, stats = false;
+  bool stats = false;
   bool past_block_given = false;
   GenerateConfig generate;
 };
@@ -169,18 +163,6 @@ nlohmann::json to_json(const GenerateFlags& o, const std::string& file,
           {"stats", to_json(result.stats)}};
 }
 
-LoadedLanguage load(const GenerateFlags& o) {
-  auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
-  choose_tokenizer({.name = o.tokenizer}, loaded);
-  needed_tokenizer(loaded.info, "it cannot write text");
-  const torch::Device device = device_from_name(o.run.device);
-  if (!o.precision.empty()) {
-    loaded.precision = precision_from_name(o.precision, language_precisions(device));
-  }
-  place_language(loaded.model, loaded.precision, device);
-  return loaded;
-}
-
 void print(const GenerateFlags& o, const std::string& file, const std::vector<Prompt>& prompts,
            const GenerateResult& result, bool streamed) {
   if (o.run.json) {
@@ -195,26 +177,25 @@ void print(const GenerateFlags& o, const std::string& file, const std::vector<Pr
 }
 
 // A warning about parts that the text will lose, printed before it begins.
-void note_past_block(const LanguageModel& model, const GenerateFlags& o,
+void note_past_block(const TextModel& model, const GenerateFlags& o,
                      const std::vector<std::vector<int64_t>>& prompts, const TextSession& session) {
   if (o.past_block_given || model.config().positions != "learned") return;
   const int64_t before = session.state.position + std::ssize(session.pending);
   const bool past = std::ranges::any_of(prompts, [&](const auto& prompt) {
-    return before + std::ssize(prompt) + o.generate.max_tokens - 1 > model.max_context();
+    return before + std::ssize(prompt) + o.generate.max_tokens - 1 > max_context(model.config());
   });
   if (!past) return;
-  std::cerr << "note: the model has learned positions for " << model.max_context()
+  std::cerr << "note: the model has learned positions for " << max_context(model.config())
             << " tokens; past them it reads the last half again and continues from there "
                "(--past-block stop refuses such a text)\n";
 }
 
-void run_generate(const GenerateFlags& o) {
+void run_generate(GenerateFlags& o, OpenText open) {
   set_threads(o.run.threads);
   check_generate(o.generate);
   check_options(o);
-  auto loaded = load(o);
-  const torch::Device device = device_of(*loaded.model);
-  const PrecisionScope scope(scope_precision(loaded.precision, device), device);
+  o.model.device = o.run.device;
+  const OpenedText loaded = open(o.model);
   TextSession session;
   const bool resumed = !o.session.empty() && path_exists(o.session);
   if (resumed) session = load_session(o.session, *loaded.model);
@@ -235,7 +216,7 @@ void run_generate(const GenerateFlags& o) {
       generate(*loaded.model, *loaded.info.tokenizer, std::move(ids), o.generate,
                o.session.empty() ? nullptr : &session, stream ? on_text : OnText(), stop_flag());
   if (!o.session.empty()) save_session(o.session, session, *loaded.model);
-  print(o, loaded.file.string(), prompts, result, stream);
+  print(o, loaded.file, prompts, result, stream);
   if (stop_flag()->load()) set_exit_code(kExitInterrupted);
 }
 
@@ -275,23 +256,23 @@ void add_sampling_options(CLI::App& command, GenerateFlags& o) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app) {
+void add_generate_command(CLI::App& app, OpenText open) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   auto options = std::make_shared<GenerateFlags>();
   options->prompt = "\n";
-  add_model_argument(*command, "checkpoint", options->checkpoint);
+  add_model_argument(*command, "checkpoint", options->model.checkpoint);
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);
   command->add_option(
-      "--precision", options->precision,
+      "--precision", options->model.precision,
       "Of the weights: " + list_of(all_precisions(), " or ") + " (default: the file's)");
-  add_tokenizer_option(*command, options->tokenizer);
-  command->add_flag("--ema", options->ema, "Use the averaged weights");
+  add_tokenizer_option(*command, options->model.tokenizer);
+  command->add_flag("--ema", options->model.ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
   add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost generate run --prompt \"ROMEO:\" --temperature 0.8 --top-k 40");
-  command->callback([options] { run_generate(*options); });
+  command->callback([options, open] { run_generate(*options, open); });
 }
 
 }  // namespace tost

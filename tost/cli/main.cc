@@ -1,14 +1,21 @@
-// The program is a thin shell around libtost_program.so. OpenMP's runtime decides how its threads
-// wait when it is loaded, before any main() that links it could change this. Its default, to spin,
-// is ruinous where another process wants the same cores: measured here, a training run next to two
-// busy processes fell from 360 to 13 images a second. Not to spin at all costs a wake-up for every
-// parallel region: decoding, which has a hundred short ones a token, took 9.5 ms instead of 7.0. So
-// they spin for some 20 microseconds and then sleep.
+// The program is a thin shell around two libraries: libtost_small.so, which needs no torch and is
+// asked first, because it starts at once, and libtost_program.so, which can do everything. OpenMP's
+// runtime decides how its threads wait when it is loaded, before any main() that links it could
+// change this. Its default, to spin, is ruinous where another process wants the same cores:
+// measured here, a training run next to two busy processes fell from 360 to 13 images a second. Not
+// to spin at all costs a wake-up for every parallel region: decoding, which has a hundred short
+// ones a token, took 9.5 ms instead of 7.0. So they spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+
+namespace {
+
+constexpr int kNoLibrary = -2;
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // Without one, relative paths fail, and the math library ends the program as it is loaded.
@@ -21,15 +28,21 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/0);
-  void* program = dlopen("libtost_program.so", RTLD_NOW);
-  auto* run = program == nullptr
-                  ? nullptr
-                  : reinterpret_cast<int (*)(int, char**)>(dlsym(program, "tost_run_program"));
-  if (run == nullptr) {
-    std::fprintf(stderr, "tost: cannot load its library: %s\n", dlerror());
-    return 1;
+  const auto run = [&](const char* library, const char* function) {
+    void* program = dlopen(library, RTLD_NOW);
+    void* found = program == nullptr ? nullptr : dlsym(program, function);
+    return found == nullptr ? kNoLibrary
+                            : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
+  };
+  int code = run("libtost_small.so", "tost_run_small_program");
+  if (code < 0) code = run("libtost_program.so", "tost_run_program");
+  if (code == kNoLibrary) {
+    std::fprintf(stderr,
+                 "tost: this needs the full program with torch, which `make` builds; its library "
+                 "cannot be loaded: %s\n",
+                 dlerror());
+    code = 1;
   }
-  const int code = run(argc, argv);
   // Skips destructors: those of LibTorch's registries cost tens of milliseconds.
   std::fflush(nullptr);
   std::_Exit(code);

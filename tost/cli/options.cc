@@ -1,13 +1,10 @@
 #include "tost/cli/options.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +12,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/named_sets.h"
 #include "tost/engine/shipped_models.h"
-#include "tost/ops/device.h"
 
 namespace tost {
 
@@ -70,14 +65,6 @@ std::string quoted(const std::string& text) {
   std::string out = "'";
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
-}
-
-void add_data_options(CLI::App& command, std::string& path, std::string& format, bool required) {
-  CLI::Option* data =
-      command.add_option("--data", path, "Folder of the data, or 'shapes' (generated)");
-  if (required) data->required();
-  command.add_option("--data-format", format, "auto, idx, cifar10, cifar100, folder or shapes")
-      ->capture_default_str();
 }
 
 void check_output_file(const char* flag, const std::string& path) {
@@ -139,21 +126,6 @@ void check_one(CLI::Option& option) {
   if (starts_with(type, "TEXT") && option.get_name() != "--prompt") add(text_error);
 }
 
-std::vector<CLI::App*> commands_of(CLI::App& app) {
-  return app.get_subcommands([](CLI::App*) { return true; });
-}
-
-// `text`: PATH, or TASK=PATH.
-void note_data_name(const CLI::App& command, const std::string& text) {
-  const std::string path = text.substr(text.find('=') + 1);
-  const CLI::Option* format = command.get_option_no_throw("--data-format");
-  const bool chosen = format != nullptr && format->count() > 0;
-  if (!means_generated(path, chosen ? format->results().back() : "auto")) return;
-  if (!path_exists(path)) return;
-  std::cerr << "note: " << path << " means the generated set; the " << path
-            << " in this folder is ./" << path << "\n";
-}
-
 }  // namespace
 
 std::string at_least_one(const std::string& text) {
@@ -162,13 +134,8 @@ std::string at_least_one(const std::string& text) {
                                                 : cat("'", text, "' is not an integer from 1 on");
 }
 
-void note_data_names(CLI::App& app) {
-  for (const char* flag : {"--data", "--against"}) {
-    CLI::Option* option = app.get_option_no_throw(flag);
-    if (option == nullptr) continue;
-    option->each([&app](const std::string& text) { note_data_name(app, text); });
-  }
-  for (CLI::App* command : commands_of(app)) note_data_names(*command);
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+  return app.get_subcommands([](CLI::App*) { return true; });
 }
 
 void check_flag_values(CLI::App& app) {

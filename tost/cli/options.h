@@ -57,6 +57,9 @@ void check_output_ending(const char* flag, const std::string& path,
 // number is finite; no value is empty, as that of an unset variable is.
 void check_flag_values(CLI::App& app);
 
+// The subcommands of a command.
+std::vector<CLI::App*> commands_of(CLI::App& app);
+
 // A check of an option: why the text is not an integer from 1 on; empty where it is one.
 std::string at_least_one(const std::string& text);
 

@@ -19,16 +19,13 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/cli/commands.h"
 #include "tost/cli/options.h"
-#include "tost/comm/group.h"
 #include "tost/io/parse_json.h"
-#include "tost/ops/caching_allocator.h"
-#include "tost/torch.h"
 
 namespace tost {
 namespace {
 
+ProgramParts parts;
 std::atomic<bool> stop_requested{false};
 int exit_code = 0;
 
@@ -97,35 +94,21 @@ void build_commands(CLI::App& app) {
   app.set_version_flag("--version", "tost " TOST_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-#define TOST_ADD_COMMAND(name) add_##name##_command(app);
-  TOST_COMMANDS(TOST_ADD_COMMAND)
-#undef TOST_ADD_COMMAND
+  parts.add_commands(app);
   check_flag_values(app);
-  note_data_names(app);
 }
 
 // Memory that there is not, and sizes that no memory could have.
 bool out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-      dynamic_cast<const std::length_error*>(&error) != nullptr ||
-      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
-    return true;
-  }
-  const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  if (torch == nullptr) return false;
-  const std::string_view what = torch->what_without_backtrace();
-  return std::ranges::any_of(
-      std::initializer_list<std::string_view>{"DefaultCPUAllocator", "size calculation overflowed",
-                                              "integer multiplication overflow"},
-      [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const std::length_error*>(&error) != nullptr;
 }
 
 // A sentence for exceptions of other libraries. Errors of the system are no mistake of this
 // program. Paths and threads have better sentences where they are used.
 std::string foreign_sentence(const std::exception& error) {
-  const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();
-  if (out_of_memory(error)) return "not enough memory; try a smaller batch or model.";
+  if (auto sentence = parts.explain(error); !sentence.empty()) return sentence;
+  if (out_of_memory(error)) return kNoMemory;
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
     return cat("cannot use '", file->path1().string(), "': ", system_reason(file->code().value()),
                ".");
@@ -133,7 +116,7 @@ std::string foreign_sentence(const std::exception& error) {
   if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
     return cat("the system refuses: ", system_reason(system->code().value()), ".");
   }
-  return "internal error, please report it: " + what;
+  return cat("internal error, please report it: ", error.what());
 }
 
 int guarded(const CLI::App& app, const std::exception_ptr& failure) {
@@ -142,6 +125,8 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, error);
+  } catch (const NeedsFullProgram&) {
+    throw;
   } catch (const ReportedElsewhere& error) {
     return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;
   } catch (const Error& error) {
@@ -175,7 +160,8 @@ int after_output(int code) {
 
 }  // namespace
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, const ProgramParts& of_program) {
+  parts = of_program;
   CLI::App app{
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
@@ -185,7 +171,6 @@ int run_program(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);
     // Returns freed blocks of this size to the system, so that resident memory is memory in use.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    install_caching_allocator();
     build_commands(app);
     app.parse(argc, argv);
     return after_output(exit_code);
@@ -201,7 +186,7 @@ void print_json(const nlohmann::json& object) {
 
 void set_threads(int64_t threads) {
   check_threads(threads);
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  if (threads > 0) parts.set_threads(static_cast<int>(threads));
 }
 
 const std::atomic<bool>* stop_flag() {
@@ -227,7 +212,3 @@ void say_interrupted(const char* what) {
 }
 
 }  // namespace tost
-
-extern "C" int tost_run_program(int argc, char** argv) {
-  return tost::run_program(argc, argv);
-}

@@ -13,12 +13,6 @@
 
 namespace tost {
 
-// Thrown on ranks other than the failing one: exit with the code of its kind and print nothing.
-class ReportedElsewhere : public Error {
- public:
-  using Error::Error;
-};
-
 // The address at which a process finds the others.
 struct GroupPlace {
   int64_t rank = 0, world = 1;

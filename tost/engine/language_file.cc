@@ -5,6 +5,7 @@
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safetensors_index.h"
 
 namespace tost {
 
@@ -55,17 +56,31 @@ const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& u
             "give token files of its vocabulary.");
 }
 
-OpenedLanguage language_weights_in(const std::filesystem::path& file,
-                                   const std::string& precision) {
+bool runs_in_engine(const std::filesystem::path& file) {
+  if (file.extension() != ".safetensors") return false;
+  const auto metadata = read_safetensors_header(file).metadata;
+  const std::string where = cat("'", file.string(), "'");
+  if (!describes_itself(metadata) || stored_kind(metadata, where) != kLanguageKind) return false;
+  const auto config = language_config_from_json(metadata_json(metadata, kConfigKey, where));
+  for (int64_t i = 0; i < config.depth; ++i) {
+    const BlockMixer kind = mixer_kind(config, i);
+    if (kind != BlockMixer::kTssa && kind != BlockMixer::kMeans) return false;
+  }
+  return !config.auto_encoder;
+}
+
+OpenedLanguage open_engine_language(const std::filesystem::path& file,
+                                    const std::string& precision) {
   const std::string where = cat("'", file.string(), "'");
   ArraysFile content = load_arrays(file);
-  OpenedLanguage opened;
-  opened.info = language_info_of(content.metadata, where);
+  OpenedLanguage opened{.info = language_info_of(content.metadata, where)};
+  check_predicts(opened.info.config, "the engine");
   opened.precision = stored_precision(content.metadata, where);
   if (!precision.empty()) opened.precision = precision_from_name(precision);
-  WeightSource source(std::move(content.arrays), where);
-  opened.weights = std::make_unique<LanguageWeights>(opened.info.config, source, opened.precision);
+  WeightSource source(content.arrays, where);
+  auto weights = std::make_unique<LanguageWeights>(opened.info.config, source, opened.precision);
   source.finish();
+  opened.model = std::make_unique<SteppingModel>(std::move(weights), std::move(content.arrays));
   return opened;
 }
 

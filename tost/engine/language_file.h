@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tost/engine/language_weights.h"
+#include "tost/engine/language_step.h"
 #include "tost/io/tokenizer.h"
 
 namespace tost {
@@ -36,15 +36,19 @@ LanguageInfo language_info_of(const std::map<std::string, std::string>& metadata
 // be read").
 const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
 
+// Whether a file, as far as its header says, is a language model of this program whose mixers the
+// engine has. False for files of others, which may be language models all the same.
+bool runs_in_engine(const std::filesystem::path& file);
+
 struct OpenedLanguage {
-  std::unique_ptr<LanguageWeights> weights;
+  std::unique_ptr<TextModel> model;
   LanguageInfo info;
   Precision precision = Precision::kFp32;  // that the weights are held in
 };
 
 // Opens a model file of this program for the engine; `precision` "" is the file's own. Throws a
 // data Error naming the file where it is no such model, or one whose mixer the engine lacks.
-OpenedLanguage language_weights_in(const std::filesystem::path& file,
-                                   const std::string& precision = "");
+OpenedLanguage open_engine_language(const std::filesystem::path& file,
+                                    const std::string& precision = "");
 
 }  // namespace tost

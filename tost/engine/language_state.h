@@ -13,6 +13,9 @@ struct LanguageState {
   std::vector<Arrays> blocks = {};  // of each block's mixer
 };
 
+// Tokens that are read together, so that the length of a text does not decide the memory.
+inline constexpr int64_t kPieceTokens = 2048;
+
 // Bytes of all arrays, with what their buffers hold in reserve.
 int64_t state_bytes(const LanguageState& state);
 // Shares nothing with it.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "tost/base/checked.h"
+#include "tost/base/text.h"
+#include "tost/engine/quantized_weight.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
@@ -365,6 +367,45 @@ void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
     a.y = logits + r * a.outputs;
     kernels::linear_few_rows(a, engine_parallel);
   }
+}
+
+SteppingModel::SteppingModel(std::unique_ptr<LanguageWeights> weights, Arrays stored)
+    : weights_(std::move(weights)), stored_(std::move(stored)), step_(*weights_) {}
+
+Arrays SteppingModel::weights() const {
+  Arrays wide;
+  for (const auto& [name, array] : stored_) {
+    if (ends_with(name, ".weight.scale")) continue;
+    const auto scales = stored_.find(name + ".scale");
+    wide[name] = array;
+    if (scales == stored_.end()) continue;
+    const bool onto_stream = ends_with(name, "mlp.c_proj.weight");
+    const int64_t inputs = onto_stream ? weights_->mlp_hidden : config().dim;
+    wide[name] = dequantize(
+        stored_integers(array, scales->second, array.size(0), inputs, name, "The model"));
+  }
+  return wide;
+}
+
+Array SteppingModel::extend(const int64_t* ids, int64_t batch, int64_t tokens,
+                            LanguageState& state) {
+  check_ids(config(), ids, batch * tokens);
+  check_position(config(), state.position, tokens);
+  state.blocks.resize(weights_->blocks.size());
+  Array logits = Array::empty({batch, config().vocab});
+  const int64_t at_once = std::max<int64_t>(1, kMostFewRows / std::max<int64_t>(1, batch));
+  std::vector<int64_t> part;
+  for (int64_t t = 0; t < tokens && batch > 0; t += at_once) {
+    const int64_t count = std::min(at_once, tokens - t);
+    part.clear();
+    for (int64_t b = 0; b < batch; ++b) {
+      part.insert(part.end(), ids + b * tokens + t, ids + b * tokens + t + count);
+    }
+    const bool last = t + count == tokens;
+    step_.run(part.data(), batch, count, state, last ? logits.mutable_data() : nullptr);
+    state.position += count;
+  }
+  return logits;
 }
 
 }  // namespace tost

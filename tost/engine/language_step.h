@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "tost/engine/generate.h"
 #include "tost/engine/language_weights.h"
 #include "tost/kernels/tssa_causal.h"
 
@@ -83,6 +85,23 @@ class LanguageStep {
   std::vector<double*> statistics_;  // of block and text, null where it has none
   std::vector<std::optional<MeansState>> means_;
   float* logits_ = nullptr;
+};
+
+// A model that reads by steps alone, so that it needs no second form of the weights: at the speed
+// of memory for single tokens, below that of matrix products for long texts.
+class SteppingModel : public TextModel {
+ public:
+  // `stored`: the content of the file that the weights are of.
+  SteppingModel(std::unique_ptr<LanguageWeights> weights, Arrays stored);
+
+  const LanguageConfig& config() const override { return weights_->config; }
+  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
+  Arrays weights() const override;
+
+ private:
+  std::unique_ptr<LanguageWeights> weights_;
+  Arrays stored_;
+  LanguageStep step_;
 };
 
 }  // namespace tost

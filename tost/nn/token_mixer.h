@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/engine/language_state.h"
 #include "tost/engine/mixer_names.h"
 #include "tost/torch.h"
 
@@ -29,9 +30,6 @@ struct MixerTrace {
 // The state of a causal mixer after the tokens it has read, by name; leading dimension B. TSSA's is
 // constant in size, softmax's grows with the context. An empty map means that no token was read.
 using MixerState = std::map<std::string, torch::Tensor>;
-
-// Tokens that are read together, so that the length of a text does not decide the memory.
-inline constexpr int64_t kPieceTokens = 2048;
 
 // The optional arguments of a call. Null means not requested, and costs nothing.
 struct MixerCall {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "tost/kinds/language/text_writer.h"
+#include "tost/engine/text_writer.h"
 #include "tost/serve/language_service.h"
 
 namespace tost {

@@ -15,9 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "tost/engine/generate.h"
+#include "tost/engine/session_file.h"
 #include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/generate.h"
-#include "tost/kinds/language/session_file.h"
+#include "tost/kinds/language/file.h"
 #include "tost/serve/metrics.h"
 #include "tost/serve/prefix_cache.h"
 

@@ -162,8 +162,8 @@ TEST(LanguageService, ASessionContinuesAsIfItHadNeverStopped) {
       r.session = before.end.session;
       if (through_bytes) {
         const auto bytes = service.format().bytes(before.end.session);
-        r.session = service.format().read(
-            parse_safetensors(std::make_shared<std::string>(bytes), "it"), "It");
+        r.session =
+            service.format().read(parse_arrays(std::make_shared<std::string>(bytes), "it"), "It");
       }
       service.submit(std::move(r));
       return text.wait();
@@ -354,7 +354,7 @@ TEST(LanguageService, ASessionOfOneTokenContinues) {
     auto s = request_of(going, {}, 1, 10);
     s.prompt = nullptr;
     s.config.sampling.temperature = 0;
-    s.session = service.format().read(parse_safetensors(bytes, "it"), "It");
+    s.session = service.format().read(parse_arrays(bytes, "it"), "It");
     service.submit(std::move(s));
     auto t = request_of(whole, {65}, 1, 10);
     t.config.sampling.temperature = 0;
@@ -375,7 +375,7 @@ TEST(LanguageService, SessionsOutOfRangeAreRefused) {
   const auto refused = [&](const TextSession& changed) {
     const auto bytes = std::make_shared<std::string>(service.format().bytes(changed));
     try {
-      service.format().read(parse_safetensors(bytes, "it"), "It");
+      service.format().read(parse_arrays(bytes, "it"), "It");
     } catch (const Error&) {
       return true;
     }

@@ -1,7 +1,7 @@
 // /v1/responses: an answer is stored as the state after it, and the next one continues from it.
+#include "tost/engine/arrays_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/ops/safetensors.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 
@@ -169,7 +169,7 @@ void show_response(const Call& call) {
   auto& store = call.app.sessions;
   const auto& id = response_id(call);
   const auto bytes = std::make_shared<std::string>(*store.read(id, store.info(id).model));
-  const auto notes = parse_safetensors(bytes, cat("Response '", id, "'")).metadata;
+  const auto notes = parse_arrays(bytes, cat("Response '", id, "'")).metadata;
   const auto found = notes.find(kResponseKey);
   if (found == notes.end()) throw ApiError(404, cat("Of '", id, "' the state alone is stored."));
   call.exchange->answer({.body = found->second});

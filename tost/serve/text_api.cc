@@ -141,7 +141,7 @@ std::string conversation(const json& messages, const ChatTemplate& form) {
 TextSession session_from(const ServedModel& model, const std::string& bytes,
                          const std::string& where) {
   const auto copy = std::make_shared<std::string>(bytes);
-  return model.language->format().read(parse_safetensors(copy, where), where);
+  return model.language->format().read(parse_arrays(copy, where), where);
 }
 
 TextAnswer::TextAnswer(const Call& call, const ServedModel& model, size_t choices,

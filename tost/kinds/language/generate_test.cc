@@ -1,4 +1,4 @@
-#include "tost/kinds/language/generate.h"
+#include "tost/engine/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "tost/base/error.h"
+#include "tost/engine/session_file.h"
+#include "tost/engine/text_writer.h"
 #include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/session_file.h"
-#include "tost/kinds/language/text_writer.h"
 #include "tost/ops/safetensors.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

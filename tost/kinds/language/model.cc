@@ -8,6 +8,7 @@
 #include "tost/engine/language_weights.h"
 #include "tost/nn/block.h"
 #include "tost/nn/cross_entropy.h"
+#include "tost/nn/state_dict.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/arrays.h"
 #include "tost/ops/device.h"
@@ -205,6 +206,19 @@ Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
     last = hidden(ids.narrow(1, t, std::min(kPieceTokens, ids.size(1) - t)), &state);
   }
   return logits(last.select(1, last.size(1) - 1));
+}
+
+Array LanguageModel::extend(const int64_t* ids, int64_t batch, int64_t tokens,
+                            LanguageState& state) {
+  const torch::NoGradGuard no_grad;
+  const Tensor read = torch::from_blob(const_cast<int64_t*>(ids), {batch, tokens}, torch::kLong);
+  return array_of(extend(read, state).to(torch::kCPU, torch::kFloat).contiguous());
+}
+
+Arrays LanguageModel::weights() const {
+  StateDict tensors = state_dict(*this);
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(torch::kCPU).contiguous();
+  return arrays_of(std::move(tensors));
 }
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config, WeightInit init) {

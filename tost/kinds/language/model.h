@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tost/engine/language_state.h"
+#include "tost/engine/generate.h"
 #include "tost/kinds/language/config.h"
 #include "tost/nn/block.h"
 #include "tost/nn/layers.h"
@@ -50,12 +50,12 @@ class LanguageReader {
 // tokens. For ids on a GPU only shape and type are checked.
 void check_ids(const LanguageConfig& config, const torch::Tensor& ids, int64_t position = 0);
 
-class LanguageModel : public torch::nn::Module {
+class LanguageModel : public torch::nn::Module, public TextModel {
  public:
   // Weights drawn as in the official code from torch's default generator, or left uninitialised.
   explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
 
-  const LanguageConfig& config() const { return config_; }
+  const LanguageConfig& config() const override { return config_; }
   int64_t max_context() const { return tost::max_context(config_); }
 
   // ids [B, T] int64 → logits [B, T, vocab] on the model's device: of the next tokens, or of an
@@ -80,6 +80,8 @@ class LanguageModel : public torch::nn::Module {
   // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
   // after the last one [B, vocab]. In a default-constructed state no token was read.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
+  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
+  Arrays weights() const override;
 
   // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
   // gradients and traces; null: the modules again. Weights must not change meanwhile.

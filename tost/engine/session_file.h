@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "tost/kinds/language/generate.h"
-#include "tost/ops/safetensors.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/engine/generate.h"
 
 namespace tost {
 
@@ -15,7 +15,7 @@ namespace tost {
 // several threads at once.
 class SessionFormat {
  public:
-  explicit SessionFormat(LanguageModel& model);
+  explicit SessionFormat(TextModel& model);
 
   // `notes`: further metadata, which read() ignores.
   std::string bytes(const TextSession& session,
@@ -24,13 +24,13 @@ class SessionFormat {
   int64_t least_bytes() const { return state_bytes(example_); }
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;
-  // The content of a file from anywhere. Its tensors are copied. Throws a data Error beginning with
+  // The content of a file from anywhere. Its arrays are copied. Throws a data Error beginning with
   // `where` unless it is a session, whole, and of this model (not of other weights of the same
   // architecture). The model may have another precision than the one it was saved with.
-  TextSession read(const SafetensorsFile& content, const std::string& where) const;
+  TextSession read(const ArraysFile& content, const std::string& where) const;
 
  private:
-  void read_state(const SafetensorsFile& content, LanguageState& state) const;
+  void read_state(const ArraysFile& content, LanguageState& state) const;
 
   nlohmann::json config_;
   int64_t weight_sum_, vocab_, window_;
@@ -38,10 +38,9 @@ class SessionFormat {
   LanguageState example_;  // after one token
 };
 
-void save_session(const std::filesystem::path& file, const TextSession& session,
-                  LanguageModel& model);
+void save_session(const std::filesystem::path& file, const TextSession& session, TextModel& model);
 
 // Throws a data Error naming the file as SessionFormat::read().
-TextSession load_session(const std::filesystem::path& file, LanguageModel& model);
+TextSession load_session(const std::filesystem::path& file, TextModel& model);
 
 }  // namespace tost

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "tost/base/random.h"
-#include "tost/kinds/language/file.h"
+#include "tost/engine/language_config.h"
+#include "tost/engine/language_state.h"
+#include "tost/io/tokenizer.h"
 
 namespace tost {
 
@@ -67,6 +69,18 @@ struct GenerateConfig {
 // Throws a usage Error naming the setting.
 void check_generate(const GenerateConfig& config);
 
+// A language model that reads texts on.
+class TextModel {
+ public:
+  virtual ~TextModel() = default;
+  virtual const LanguageConfig& config() const = 0;
+  // Reads ids [batch, tokens], at least one a text, after `state`: logits of the tokens after the
+  // last [batch, vocab] float32. Throws data Errors for ids that it cannot read.
+  virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
+  // By their names in files, as floating-point numbers.
+  virtual Arrays weights() const = 0;
+};
+
 // Everything needed to continue a text: the state, the tokens that the model has not read yet, and
 // those that the settings refer to.
 struct TextSession {
@@ -106,7 +120,7 @@ using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 // texts after the present token, or after the present 512 tokens of a prompt. Throws usage Errors
 // for settings and for texts that would not fit the block, data Errors for prompts the model cannot
 // read; the session is then as before.
-GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+GenerateResult generate(TextModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},
                         const std::atomic<bool>* stop = nullptr);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tost/kinds/language/generate.h"
+#include "tost/engine/generate.h"
 
 namespace tost {
 

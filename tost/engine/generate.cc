@@ -1,20 +1,21 @@
-#include "tost/kinds/language/generate.h"
-
-#include <malloc.h>
+#include "tost/engine/generate.h"
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <utility>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/language/text_writer.h"
+#include "tost/engine/text_writer.h"
 
 namespace tost {
 namespace {
 
-using torch::Tensor;
 using Clock = std::chrono::steady_clock;
 
 void add(GenerateStats& sum, const GenerateStats& s) {
@@ -42,7 +43,7 @@ struct Row {
 
 class Generation {
  public:
-  Generation(LanguageModel& model, const Tokenizer& tokenizer, const GenerateConfig& config,
+  Generation(TextModel& model, const Tokenizer& tokenizer, const GenerateConfig& config,
              TextSession* session, const OnText& on_text, const std::atomic<bool>* stop)
       : model_(model),
         tokenizer_(tokenizer),
@@ -50,12 +51,12 @@ class Generation {
         session_(session),
         on_text_(on_text),
         stop_(stop),
-        block_(model.config().positions == "learned" ? model.max_context() : 0) {}
+        block_(model.config().positions == "learned" ? model.config().block : 0) {}
 
   // `texts`: the numbers of the prompts among all.
   GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
     start(prompts, texts);
-    Tensor logits = read_prompts(std::move(prompts));
+    Array logits = read_prompts(std::move(prompts));
     const auto begin = Clock::now();
     for (int64_t i = 0; i < config_.max_tokens && !none_active(); ++i) {
       draw_tokens(logits);
@@ -87,9 +88,9 @@ class Generation {
     histories_.resize(prompts.size());
   }
 
-  Tensor read_prompts(Prompts prompts) {
+  Array read_prompts(Prompts prompts) {
     const auto begin = Clock::now();
-    Tensor logits;
+    Array logits;
     if (session_ != nullptr && !session_->pending.empty()) {
       logits = read({session_->pending});
       result_.stats.prompt_tokens += int64_t(session_->pending.size());
@@ -104,25 +105,26 @@ class Generation {
     result_.stats.prefill_s = seconds_since(begin);
     if (count > kPieceTokens) {  // memory for cutting and reading it is returned at once
       prompts = {};
+#ifdef __GLIBC__
       malloc_trim(0);
+#endif
     }
     return logits;
   }
 
   // Reads the same number of tokens in every text. If stopped meanwhile, it ends all texts and
   // stores the rest of the first in unread_.
-  Tensor read(const Prompts& ids) {
+  Array read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
     if (block_ > 0 && state_.position + count > block_) return slide();
-    Tensor logits;
+    Array logits;
     for (int64_t t = 0; t < count; t += kPieceTokens) {
       const int64_t piece = std::min(kPieceTokens, count - t);
-      Tensor batch = torch::empty({int64_t(ids.size()), piece}, torch::kLong);
-      for (size_t r = 0; r < ids.size(); ++r) {
-        std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
-      }
-      logits = model_.extend(batch, state_);
+      std::vector<int64_t> batch;
+      for (const auto& row : ids)
+        batch.insert(batch.end(), row.begin() + t, row.begin() + t + piece);
+      logits = model_.extend(batch.data(), int64_t(ids.size()), piece, state_);
       if (t + piece < count && block_ == 0 && stopping()) {
         unread_.assign(ids[0].begin() + t + piece, ids[0].end());
         end_all("interrupted");
@@ -141,24 +143,19 @@ class Generation {
   }
 
   // Forgets all but the last half block, which is read from position 0 on.
-  Tensor slide() {
+  Array slide() {
     state_ = {};
     const int64_t half = std::max<int64_t>(1, block_ / 2);
-    Tensor batch = torch::empty({int64_t(rows_.size()), half}, torch::kLong);
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      std::copy(histories_[r].end() - half, histories_[r].end(),
-                batch.data_ptr<int64_t>() + int64_t(r) * half);
-    }
-    return model_.extend(batch, state_);
+    std::vector<int64_t> batch;
+    for (const auto& row : histories_) batch.insert(batch.end(), row.end() - half, row.end());
+    return model_.extend(batch.data(), int64_t(rows_.size()), half, state_);
   }
 
-  void draw_tokens(const Tensor& logits) {
-    const Tensor wide = logits.to(torch::kCPU).to(torch::kFloat).contiguous();
+  void draw_tokens(const Array& logits) {
     for (size_t r = 0; r < rows_.size(); ++r) {
       auto& row = rows_[r];
       if (!row.active) continue;
-      row.result.ids.push_back(
-          row.writer.draw(wide.const_data_ptr<float>() + int64_t(r) * wide.size(1)));
+      row.result.ids.push_back(row.writer.draw(logits.data() + int64_t(r) * logits.size(1)));
       ++result_.stats.new_tokens;
       emit(row, row.writer.text());
       if (!row.writer.ended().empty()) end(row, row.writer.ended());
@@ -206,7 +203,7 @@ class Generation {
     if (!ids.empty()) session_->pending.push_back(ids.back());
   }
 
-  LanguageModel& model_;
+  TextModel& model_;
   const Tokenizer& tokenizer_;
   const GenerateConfig& config_;
   TextSession* session_;
@@ -221,11 +218,11 @@ class Generation {
   GenerateResult result_;
 };
 
-void check_prompts(const LanguageModel& model, const Prompts& prompts, const GenerateConfig& config,
+void check_prompts(const TextModel& model, const Prompts& prompts, const GenerateConfig& config,
                    const TextSession* session) {
   const bool pending = session != nullptr && !session->pending.empty();
   const int64_t vocab = model.config().vocab;
-  const int64_t block = model.config().positions == "learned" ? model.max_context() : 0;
+  const int64_t block = model.config().positions == "learned" ? model.config().block : 0;
   const int64_t before =
       session != nullptr ? session->state.position + int64_t(session->pending.size()) : 0;
   for (const auto& prompt : prompts) {
@@ -257,7 +254,7 @@ void check_generate(const GenerateConfig& config) {
   }
 }
 
-GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+GenerateResult generate(TextModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session, const OnText& on_text,
                         const std::atomic<bool>* stop) {
@@ -267,7 +264,6 @@ GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
   }
   check_generate(config);
   check_prompts(model, prompts, config, session);
-  const torch::NoGradGuard no_grad;
   GenerateResult all;
   all.texts.resize(prompts.size());
   std::map<size_t, std::vector<int64_t>> groups;  // by number of tokens

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/kinds/language/generate.h"
+#include "tost/engine/generate.h"
 
 namespace tost {
 

@@ -1,4 +1,4 @@
-#include "tost/kinds/language/text_writer.h"
+#include "tost/engine/text_writer.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,54 +1,54 @@
-#include "tost/kinds/language/session_file.h"
+#include "tost/engine/session_file.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/nn/state_dict.h"
-#include "tost/ops/arrays.h"
-#include "tost/ops/safetensors.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using torch::Tensor;
 
 constexpr char kSessionKey[] = "tost.session";
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 constexpr double kMaxValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
 // The same for every precision the model runs in: weights are rounded to bfloat16, and the sum is
-// over their upper 16 bits.
-int64_t weight_sum(const LanguageModel& model) {
-  int64_t sum = 0;
-  for (const auto& [name, tensor] : state_dict(model)) {
-    const auto bits = tensor.to(torch::kBFloat16).contiguous().view(torch::kShort);
-    sum = int64_t(uint64_t(sum) * 31 + uint64_t(bits.to(torch::kLong).sum().item<int64_t>()));
+// over their bits.
+int64_t weight_sum(const Arrays& weights) {
+  uint64_t sum = 0;
+  for (const auto& [name, array] : weights) {
+    const Array wide = array.as_float();
+    int64_t bits = 0;
+    for (int64_t i = 0; i < wide.numel(); ++i) bits += int16_t(to_bfloat16(wide.data()[i]));
+    sum = sum * 31 + uint64_t(bits);
   }
-  return sum;
+  return int64_t(sum);
 }
 
-Tensor to_tensor(const std::vector<int64_t>& values) {
-  return torch::tensor(values, torch::kLong);
+Array to_array(const std::vector<int64_t>& values) {
+  return Array::of(values, TorchDtype::kInt64);
 }
 
 std::string block_key(size_t block, const std::string& name) {
   return cat("block.", block, ".", name);
 }
 
-std::vector<int64_t> ids_from(const SafetensorsFile& content, const char* name, int64_t vocab,
+std::vector<int64_t> ids_from(const ArraysFile& content, const char* name, int64_t vocab,
                               const std::string& where) {
-  const auto found = content.tensors.find(name);
-  if (found == content.tensors.end()) fail_data(where, " lacks '", name, "'.");
-  const auto& tensor = found->second;
-  if (tensor.scalar_type() != torch::kLong || tensor.dim() != 1) {
+  const auto found = content.arrays.find(name);
+  if (found == content.arrays.end()) fail_data(where, " lacks '", name, "'.");
+  const Array& array = found->second;
+  if (array.dtype() != TorchDtype::kInt64 || array.shape().size() != 1) {
     fail_data(where, " has '", name, "' of another type than a list of token ids.");
   }
-  const auto* ids = tensor.const_data_ptr<int64_t>();
-  std::vector<int64_t> values(ids, ids + tensor.numel());
+  const auto* ids = array.data<int64_t>();
+  std::vector<int64_t> values(ids, ids + array.numel());
   for (const int64_t id : values) {
     if (id < 0 || id >= vocab) {
       fail_data(where, " has the token ", id, " in '", name, "', outside the vocabulary of ", vocab,
@@ -59,50 +59,50 @@ std::vector<int64_t> ids_from(const SafetensorsFile& content, const char* name, 
 }
 
 // At most the beginning of one character.
-std::string held_from(const SafetensorsFile& content, const std::string& where) {
-  const auto found = content.tensors.find("held");
-  if (found == content.tensors.end() || found->second.scalar_type() != torch::kByte ||
-      found->second.dim() != 1 || found->second.numel() > 3) {
+std::string held_from(const ArraysFile& content, const std::string& where) {
+  const auto found = content.arrays.find("held");
+  if (found == content.arrays.end() || found->second.dtype() != TorchDtype::kUInt8 ||
+      found->second.shape().size() != 1 || found->second.numel() > 3) {
     fail_data(where, " has no 'held' of up to three bytes.");
   }
-  const auto* bytes = found->second.const_data_ptr<uint8_t>();
+  const auto* bytes = found->second.data<char>();
   return std::string(bytes, bytes + found->second.numel());
 }
 
-// A copy of a tensor with the sizes that this model would give it: of `cached` tokens if it is a
+template <class T>
+bool all_usual(const Array& array) {
+  return std::all_of(array.data<T>(), array.data<T>() + array.numel(),
+                     [](T x) { return std::abs(x) <= kMaxValue; });
+}
+
+// A copy of an array with the sizes that this model would give it: of `cached` tokens if it is a
 // cache, else those of the example.
-Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
-               const std::string& where) {
-  bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
-              (tensor.scalar_type() == torch::kDouble) == (example.scalar_type() == torch::kDouble);
-  const bool cache = name == "k" || name == "v";
-  for (int64_t i = 0; fits && i < tensor.dim(); ++i) {
-    fits = tensor.size(i) == (cache && i == 2 ? cached : example.size(i));
+Array checked(const Array& array, const Array& example, const std::string& name, int64_t cached,
+              const std::string& where) {
+  Array::Shape wanted = example.shape();
+  if (name == "k" || name == "v") wanted.at(2) = cached;
+  if (array.shape() != wanted || array.dtype() != example.dtype()) {
+    fail_data(where, " has '", name, "' of type ", shown(array),
+              ", which this model does not keep.");
   }
-  if (!fits) {
-    fail_data(where, " has '", name, "' of type ", tensor.scalar_type(), " and sizes ",
-              tensor.sizes(), ", which this model does not keep.");
-  }
-  if (!(tensor.abs() <= kMaxValue).all().item<bool>()) {
+  const bool wide = array.dtype() == TorchDtype::kFloat64;
+  if (!(wide ? all_usual<double>(array) : all_usual<float>(array.as_float()))) {
     fail_data(where, " has values in '", name, "' that are not finite or larger than ", kMaxValue,
               ".");
   }
-  return tensor.to(example.options(), /*non_blocking=*/false, /*copy=*/true);
+  return array.clone();
 }
 
-std::map<std::string, Tensor> tensors_of(const TextSession& session) {
-  const auto held = torch::empty({int64_t(session.held.size())}, torch::kByte);
-  std::copy(session.held.begin(), session.held.end(), held.data_ptr<uint8_t>());
-  std::map<std::string, Tensor> tensors{{"pending", to_tensor(session.pending)},
-                                        {"history", to_tensor(session.history)},
-                                        {"seen", to_tensor(session.seen)},
-                                        {"held", held}};
+Arrays arrays_in(const TextSession& session) {
+  Arrays arrays{{"pending", to_array(session.pending)},
+                {"history", to_array(session.history)},
+                {"seen", to_array(session.seen)},
+                {"held", Array::of(std::vector<char>(session.held.begin(), session.held.end()),
+                                   TorchDtype::kUInt8)}};
   for (size_t i = 0; i < session.state.blocks.size(); ++i) {
-    for (const auto& [name, array] : session.state.blocks[i]) {
-      tensors[block_key(i, name)] = tensor_of(array).contiguous();
-    }
+    for (const auto& [name, array] : session.state.blocks[i]) arrays[block_key(i, name)] = array;
   }
-  return tensors;
+  return arrays;
 }
 
 std::map<std::string, std::string> head_of(const TextSession& session, const json& config,
@@ -116,31 +116,31 @@ std::map<std::string, std::string> head_of(const TextSession& session, const jso
 
 }  // namespace
 
-SessionFormat::SessionFormat(LanguageModel& model)
+SessionFormat::SessionFormat(TextModel& model)
     : config_(to_json(model.config())),
-      weight_sum_(tost::weight_sum(model)),
+      weight_sum_(tost::weight_sum(model.weights())),
       vocab_(model.config().vocab),
       window_(model.config().options.window),
-      block_(model.config().positions == "learned" ? model.max_context() : 0) {
-  model.extend(torch::zeros({1, 1}, torch::kLong), example_);
+      block_(model.config().positions == "learned" ? model.config().block : 0) {
+  const int64_t first = 0;
+  model.extend(&first, 1, 1, example_);
 }
 
-void SessionFormat::read_state(const SafetensorsFile& content, LanguageState& state) const {
+void SessionFormat::read_state(const ArraysFile& content, LanguageState& state) const {
   const int64_t position = state.position;
   const int64_t cached = window_ > 0 ? std::min(position, window_ - 1) : position;
   size_t used = 0;
   state.blocks.resize(position > 0 ? example_.blocks.size() : 0);
   for (size_t i = 0; i < state.blocks.size(); ++i) {
     for (const auto& [name, array] : example_.blocks[i]) {
-      const auto found = content.tensors.find(block_key(i, name));
-      if (found == content.tensors.end()) fail_data("it lacks '", block_key(i, name), "'.");
-      state.blocks[i][name] =
-          array_of(checked(found->second, tensor_of(array), name, cached, "it"));
+      const auto found = content.arrays.find(block_key(i, name));
+      if (found == content.arrays.end()) fail_data("it lacks '", block_key(i, name), "'.");
+      state.blocks[i][name] = checked(found->second, array, name, cached, "it");
       ++used;
     }
   }
-  if (used + 4 != content.tensors.size()) {
-    fail_data("it holds ", content.tensors.size(), " tensors where this model keeps ", used + 4,
+  if (used + 4 != content.arrays.size()) {
+    fail_data("it holds ", content.arrays.size(), " tensors where this model keeps ", used + 4,
               ".");
   }
 }
@@ -149,14 +149,14 @@ std::string SessionFormat::bytes(const TextSession& session,
                                  const std::map<std::string, std::string>& notes) const {
   auto head = head_of(session, config_, weight_sum_);
   head.insert(notes.begin(), notes.end());
-  return safetensors_bytes(tensors_of(session), head);
+  return arrays_bytes(arrays_in(session), head);
 }
 
 void SessionFormat::save(const fs::path& file, const TextSession& session) const {
-  save_safetensors(file, tensors_of(session), head_of(session, config_, weight_sum_));
+  save_arrays(file, arrays_in(session), head_of(session, config_, weight_sum_));
 }
 
-TextSession SessionFormat::read(const SafetensorsFile& content, const std::string& where) const {
+TextSession SessionFormat::read(const ArraysFile& content, const std::string& where) const {
   if (!content.metadata.count(kSessionKey)) fail_data(where, " is not a session of this program.");
   const json head = metadata_json(content.metadata, kSessionKey, where);
   expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
@@ -187,13 +187,13 @@ TextSession SessionFormat::read(const SafetensorsFile& content, const std::strin
   });
 }
 
-void save_session(const fs::path& file, const TextSession& session, LanguageModel& model) {
+void save_session(const fs::path& file, const TextSession& session, TextModel& model) {
   SessionFormat(model).save(file, session);
 }
 
-TextSession load_session(const fs::path& file, LanguageModel& model) {
+TextSession load_session(const fs::path& file, TextModel& model) {
   const std::string where = cat("Session '", file.string(), "'");
-  return SessionFormat(model).read(load_safetensors(file), where);
+  return SessionFormat(model).read(load_arrays(file), where);
 }
 
 }  // namespace tost
