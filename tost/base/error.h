@@ -26,7 +26,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// The parts written one after the other, as operator<< prints them; a NaN has no sign.
+// Concatenates the parts as operator<< prints them, a NaN without its sign.
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;

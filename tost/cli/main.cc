@@ -1,9 +1,9 @@
-// The program is a thin shell around libtost_program.so. OpenMP's runtime decides how its threads
-// wait when it is loaded, before any main() that links it could change this. Its default, to spin,
-// is ruinous where another process wants the same cores: measured here, a training run next to two
-// busy processes fell from 360 to 13 images a second. Not to spin at all costs a wake-up for every
-// parallel region: decoding, which has a hundred short ones a token, took 9.5 ms instead of 7.0. So
-// they spin for some 20 microseconds and then sleep.
+// The program is a thin shell around libtost_program.so. OpenMP's runtime reads when it is loaded
+// how its threads wait, so a program that links it cannot choose in main(). By default threads
+// spin, which is ruinous if another process needs the cores: next to two busy processes a training
+// run fell from 360 to 13 images a second. Without spinning every parallel region must wake its
+// threads: decoding, with a hundred short regions a token, took 9.5 ms instead of 7.0. So threads
+// spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include <filesystem>
 
 int main(int argc, char** argv) {
-  // Without one, relative paths fail, and the math library ends the program as it is loaded.
+  // Without a working directory relative paths fail, and loading the math library ends the program.
   std::error_code error;
   (void)std::filesystem::current_path(error);
   if (error) {
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const int code = run(argc, argv);
-  // Skips destructors: those of LibTorch's registries cost tens of milliseconds.
+  // Ends without destructors, because those of LibTorch's registries take tens of milliseconds.
   std::fflush(nullptr);
   std::_Exit(code);
 }

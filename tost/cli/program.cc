@@ -33,19 +33,19 @@ std::atomic<bool> stop_requested{false};
 int exit_code = 0;
 
 extern "C" void on_stop_signal(int signal) {
-  // The second signal means that the user will not wait: end as if it had never been caught.
+  // After a second signal the program ends at once, as if it caught no signals.
   if (stop_requested.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
 }
 
-// A closed terminal may send several signals: to its programs, and once more by the shell.
+// Does not end the program, however often terminal and shell send the signal.
 extern "C" void on_hang_up(int) {
   stop_requested = true;
 }
 
-// The command that was meant, as far as the arguments got: for "see tost X --help".
+// The innermost subcommand that was parsed, for messages such as "see tost X --help".
 const CLI::App& deepest_command(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) return deepest_command(*command);
   return app;
@@ -56,7 +56,7 @@ std::string command_line_name(const CLI::App& command) {
   return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
 }
 
-// CLI11 only names unexpected arguments; a user needs to know the expected ones.
+// Explains unexpected arguments by naming the expected ones, which CLI11 does not.
 std::string explain_extras(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string word = extras.empty() ? "" : extras.front();
@@ -104,7 +104,7 @@ void build_commands(CLI::App& app) {
   note_data_names(app);
 }
 
-// Memory that there is not, and sizes that no memory could have.
+// Whether memory was exhausted, or a size too large for any memory was requested.
 bool out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
       dynamic_cast<const std::length_error*>(&error) != nullptr ||
@@ -120,8 +120,8 @@ bool out_of_memory(const std::exception& error) {
       [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
 }
 
-// A sentence for exceptions of other libraries. Errors of the system are no mistake of this
-// program. Paths and threads have better sentences where they are used.
+// A sentence for exceptions of other libraries, which does not call errors of the system a mistake
+// of this program.
 std::string foreign_sentence(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();
@@ -159,9 +159,8 @@ bool output_closed() {
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-// The exit code of a command that has printed all its output. If the reader has closed the pipe
-// (`tost ... | head`), SIGPIPE ends the program, as other programs, once the command's work is
-// done.
+// Returns the exit code of a command that has printed its output. If the reader has closed the pipe
+// (`tost ... | head`), SIGPIPE ends the program only now, after the command's work.
 int after_output(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
@@ -180,10 +179,11 @@ int run_program(int argc, char** argv) {
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
   try {
-    // A reader that closes the pipe must not end the work; see after_output().
+    // A reader that closes the pipe must not end the work before after_output().
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Returns freed blocks of this size to the system, so that resident memory is memory in use.
+    // Makes malloc return freed blocks of this size to the system, so that resident memory is in
+    // use.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     install_caching_allocator();
     build_commands(app);

@@ -1,4 +1,4 @@
-// /v1/responses: an answer is stored as the state after it, and the next one continues from it.
+// /v1/responses: stores the state after an answer, from which the next answer continues.
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
@@ -105,8 +105,8 @@ class ResponseAnswer : public TextAnswer {
   int64_t sequence_ = 0;
 };
 
-// The model's input: with a template a conversation that ends where the reply begins, without one
-// the unchanged text.
+// The model's input: with a template a conversation up to the reply, without one the unchanged
+// text.
 std::string input_text(Fields& fields, const App& app) {
   const auto instructions = fields.text("instructions", {});
   const auto& input = fields.take("input");
