@@ -21,7 +21,7 @@ bool is_quantized(const Tensor& x) {
   return x.scalar_type() == torch::kChar || x.scalar_type() == torch::kByte;
 }
 
-// Sums over all rounded weights.
+// Sums of rounding errors over all weights.
 struct Errors {
   double size = 0, error = 0, largest = 0;
 
@@ -48,7 +48,7 @@ QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightTyp
             found.sizes(), " where ", wanted, " are needed.");
 }
 
-// One tensor of the file in integers, of which the model has the sizes `wanted`.
+// Converts integers of the file to the float32 tensor of sizes `wanted` that the model has.
 Tensor expanded(const std::string& name, const Tensor& values, const StateDict& file,
                 const Tensor& wanted, const std::string& where) {
   const auto found = file.find(name + kScale);

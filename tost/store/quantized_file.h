@@ -1,9 +1,9 @@
-// Weights in fewer bits inside a model file.
+// Stores weights in fewer bits inside a model file.
 //
 // Linear maps and token tables have the types of nn/precision.h: bfloat16, or integers NAME and
-// NAME.scale as the values and scales of ops/quantized_weight.h. Everything else is float32. The
-// metadata "tost.precision" names the precision. Readers get the float32 numbers that the stored
-// ones encode. An engine of that precision rounds these to the same integers again.
+// NAME.scale as the values and scales of ops/quantized_weight.h. All other tensors are float32. The
+// metadata "tost.precision" name the precision. Readers get float32 numbers, which an engine of
+// that precision rounds to the stored integers again.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,16 @@ namespace tost {
 
 inline constexpr char kPrecisionKey[] = "tost.precision";
 
-// The precision that the metadata name, fp32 without one. Throws a data Error about `where` for
-// anything that is not a precision.
+// The precision that the metadata name, or fp32. Throws a data Error about `where` for any other
+// text.
 Precision stored_precision(const std::map<std::string, std::string>& metadata,
                            const std::string& where);
 
-// One of stored_precisions() by its name. Throws a usage Error for others.
+// The precision of this name among stored_precisions(). Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
-// The precision to compute in: `requested` unless it is empty, else the precision of the file if it
-// is among `known`, else fp32, which represents any file's numbers. Throws a usage Error if
-// `requested` is no name.
+// The precision to compute in: `requested` unless it is empty, else that of the file if it is among
+// `known`, else fp32. Throws a usage Error if `requested` is not the name of a precision.
 Precision chosen_precision(const std::string& requested, Precision stored, const Precisions& known);
 
 struct StoredWeights {
@@ -38,13 +37,13 @@ struct StoredWeights {
   double mean_error = 0;     // mean size of an error over mean size of a weight
 };
 
-// The module's tensors as a file of this precision holds them. Throws a usage Error for fp32, a
-// data Error naming the tensor where a weight is not finite.
+// The module's tensors in the form of a file of this precision. Throws a usage Error for fp32, and
+// a data Error naming the tensor if a weight is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision);
 
-// Replaces every pair of integers and scales of a file by the float32 tensor that `model` has under
-// that name. Throws a data Error about `where` naming the tensor for missing scales, wrong types or
-// sizes, values that no weight has, and scales that are negative or not finite.
+// Replaces every pair of integers and scales by the float32 tensor that `model` has under that
+// name. Throws a data Error about `where` naming the tensor for missing, negative or non-finite
+// scales, wrong types or sizes, and values that quantisation never gives.
 StateDict expand_weights(const StateDict& file, const StateDict& model, const std::string& where);
 
 }  // namespace tost

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The raw weights in one file, or the index of several; empty where there are neither.
+// The file of raw weights in a folder, or the index of its shards; empty if it has neither.
 fs::path raw_file(const fs::path& folder) {
   for (const char* name : {kModelFile, kSafetensorsIndexFile}) {
     if (is_plain_file(folder / name)) return folder / name;
@@ -41,7 +41,7 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
-// Users may mistake presets for models that come with the program.
+// Throws for a path that does not exist; explains presets, which users may take for trained models.
 [[noreturn]] void fail_missing(const std::string& path) {
   const auto presets = PresetNames::all();
   if (std::find(presets.begin(), presets.end(), path) != presets.end()) {
@@ -94,7 +94,7 @@ fs::path find_intact_model_file(const fs::path& path, Weights weights) {
   return file;
 }
 
-// A sum of squares in float64 of finite float32 values is finite, and quick.
+// Finds values that are not finite by sums of squares in float64, which cannot overflow otherwise.
 void finish_loading(torch::nn::Module& model, const std::string& where) {
   for (const auto& [name, tensor] : state_dict(model)) {
     if (!tensor.is_floating_point()) continue;

@@ -1,5 +1,6 @@
-// Starts a run folder, or finds one to resume. Layout: tost/store/run_layout.h, and while a process
-// trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
+// Starts a run folder, or opens one to resume. It is laid out as in tost/store/run_layout.h. While
+// a process trains there, it also has RUN/.lock and RUN/.replaced. RUN/.launch names the launch
+// that made the run.
 #pragma once
 
 #include <filesystem>
@@ -16,23 +17,23 @@ enum class RunMode {
   kResume,     // needs a run that was started
 };
 
-// The folder of a run during training. It is locked against other processes. A run that is replaced
-// is stored in RUN/.replaced until the new one has a checkpoint. A process that is killed before
-// that leaves both: the new run can be resumed, or replaced again.
+// The folder of a run during training, locked against other processes. A run that is replaced stays
+// in RUN/.replaced until the new one has a checkpoint. If the process is killed before that, both
+// stay: the new run can be resumed, or replaced again.
 class RunFolder {
  public:
-  // Whether `mode` can be done there. Locks an existing run, and finishes an interrupted
-  // replacement; changes nothing else. Throws a usage Error that describes the folder and names the
-  // flag that helps, or if another process trains there. `launch` becomes the mark of a run that is
-  // made here; empty: none.
+  // Checks whether `mode` is possible there, locks an existing run, and finishes an interrupted
+  // replacement. Throws a usage Error that describes the folder and names the flag that helps, or
+  // if another process trains there. A run that is created here is marked with `launch`, unless
+  // empty.
   RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
-  // Prepares the folder for a run that starts now: creates and locks it, and moves a run to be
-  // replaced aside. Throws as the constructor, and a data Error when the folder cannot be made.
+  // Prepares the folder for a run: creates and locks it, and moves a run to be replaced aside.
+  // Throws as the constructor, and a data Error if the folder cannot be created.
   void open();
 
-  // After open(), once training has ended in any way: restores the replaced run if the new one has
-  // no checkpoint; true then.
+  // Called after open() when training has ended in any way. Restores the replaced run, and returns
+  // true, if the new run has no checkpoint.
   bool finish();
 
  private:
@@ -49,10 +50,10 @@ class RunFolder {
   std::optional<FolderPlace> place_;
 };
 
-// Whether the run in this folder was made by this launch, which is not empty.
+// Whether this launch, a text that is not empty, made the run in this folder.
 bool made_by_launch(const std::filesystem::path& run, const std::string& launch);
 
-// To be called when the new run has its first checkpoint.
+// Removes the replaced run, when the new one has its first checkpoint.
 void remove_replaced_run(const std::filesystem::path& run);
 
 }  // namespace tost
