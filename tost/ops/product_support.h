@@ -1,20 +1,20 @@
-// Which matrix products the microkernels of this CPU take.
+// Finds out which matrix products this CPU has microkernels for.
 #pragma once
 
 #include <cstdint>
 
 namespace tost {
 
-// The types that a packed product multiplies natively; sums are float32 (float32, bfloat16) or
-// int32 (int8).
+// The types of packed products; sums are float32 (of float32, bfloat16) or int32 (of int8).
 enum class Packing : uint8_t {
   kFloat32,
   kBfloat16,  // rows and weight rounded to bfloat16
   kInt8,      // uint8 rows (quantize_rows) times int8 weights
 };
 
-// Found by trying them once and comparing the sums; a product that is missing here is computed in
-// pairs (int8) or in float32 on the same rounded numbers, with the same result to rounding.
+// The products that this CPU has, found by trying each and comparing sums. A missing one is
+// computed in pairs (int8), or in float32 on the rounded numbers, with the same result up to
+// rounding.
 struct ProductSupport {
   bool float32 = false;  // else the general matrix product serves
   bool bfloat16 = false;
@@ -26,11 +26,11 @@ struct ProductSupport {
 };
 const ProductSupport& product_support();
 
-// Whether kInt8 has no microkernel here but pair_product() serves.
+// Whether pair_product() replaces a missing microkernel of kInt8.
 bool int8_by_pairs();
 
-// Whether products of a packing multiply its numbers without conversion here; else they take the
-// time of float32. And the method, in words.
+// Whether this CPU multiplies the numbers of a packing without converting them to float32, which
+// takes the time of float32 products; and the method in words.
 bool multiplies_as_packed(Packing packing);
 const char* product_method(Packing packing);
 
