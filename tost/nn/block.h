@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// Which activations are computed again in backward instead of being stored.
+// The activations that backward computes again instead of reading stored ones.
 enum class Recompute {
   kNone,
   kMlp,    // the hidden values of each MLP
@@ -29,12 +29,12 @@ struct BlockConfig {
   double norm_eps = 1e-6;
   bool bias = true;  // of the norms and the MLP
   bool tanh_gelu = false;
-  // Keys ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code; otherwise norm1, norm2,
-  // mlp.fc1 and mlp.fc2 of the official vision code.
+  // Uses the keys ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code, else norm1,
+  // norm2, mlp.fc1 and mlp.fc2 of the official vision code.
   bool language_keys = false;
 };
 
-// fc2(GELU(fc1(x))), exact (erf) GELU or its approximation by tanh.
+// Computes fc2(GELU(fc1(x))) with the exact (erf) GELU or its approximation by tanh.
 class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const BlockConfig& config);
@@ -47,7 +47,7 @@ class Mlp : public torch::nn::Module {
   bool tanh_gelu_;
 };
 
-// Intermediate results recorded by a traced forward.
+// Intermediate results that a traced forward pass records.
 struct BlockTrace {
   MixerTrace mixer;
   torch::Tensor mixer_input;   // the normalised tokens that go into the mixer [B, N, C]
@@ -60,15 +60,15 @@ class Block : public torch::nn::Module {
  public:
   Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer);
 
-  // x [B, N, C] → [B, N, C]; fills `trace` unless it is null. The mixer gets `call`, with the
-  // mixer's part of the trace.
+  // Maps x [B, N, C] to [B, N, C], and fills `trace` unless it is null. The mixer gets `call` with
+  // its part of the trace.
   torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr, MixerCall call = {});
 
   std::shared_ptr<LayerNorm> norm1, norm2;
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  // For calls with gradients, without trace and state.
+  // Applies to calls with gradients that have no trace and no state.
   Recompute recompute = Recompute::kNone;
 
  private:
@@ -81,26 +81,26 @@ class Block : public torch::nn::Module {
 // The blocks of a model, in the order of its layers.
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
 
-// The width between the two maps of an MLP: floor(dim * ratio), where a ratio that was itself
-// computed as width / dim gives that width back.
+// The width between the two maps of an MLP: floor(dim * ratio), safe against rounding if the ratio
+// was computed as width / dim.
 inline int64_t hidden_width(int64_t dim, double ratio) {
   constexpr double kRounding = 1e-6;
   return static_cast<int64_t>(static_cast<double>(dim) * ratio + kRounding);
 }
 
 std::vector<std::string> recompute_names();  // none, mlp, block
-// Throws a usage Error for another name.
+// The value of this name. Throws a usage Error for another name.
 Recompute recompute_from_name(const std::string& name);
 
-// Sets every block below `module`.
+// Sets `recompute` of every block below `module`.
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
-// run(x), of which only x is saved. Backward runs it again with the same random numbers and
+// Computes run(x), and saves only x. Backward runs it again with the same random numbers and
 // autocast: values and gradients are the same bit for bit, except of Linears on 1 to 4 rows, whose
 // products without gradients round differently (few_rows.h). Gradients of other tensors that `run`
-// reads go into their .grad at once: for backward(), not for torch::autograd::grad(), nor
-// differentiable (a usage Error). Without gradients of x it just runs. `run` lives as long as the
-// graph.
+// reads are added to their .grad at once, so it works with backward(), but not with
+// torch::autograd::grad(), and is not differentiable twice (a usage Error). If x needs no gradient,
+// it just runs. `run` lives as long as the graph.
 torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
                          const torch::Tensor& x);
 

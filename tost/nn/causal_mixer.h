@@ -1,5 +1,5 @@
-// Token mixers whose output depends only on the token and those before it. Each runs a whole
-// sequence, a chunk of it or a single token, from the state before it.
+// Token mixers whose output depends only on the token and those before it. Each reads a whole
+// sequence, or a chunk or single token after a state.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,29 @@
 
 namespace tost {
 
-// Additions to the official causal mixers, all off by default, so that official weights load. All
-// but the window of softmax keep the state independent of the context.
+// Additions to the official causal mixers, all off by default, so that official weights load. They
+// do not make states grow with the context.
 struct CausalMixerOptions {
-  // Length of denom_bias (TSSA); positions beyond it have bias 0. -1: the block.
+  // The length of TSSA's denom_bias; positions beyond it have bias 0. -1: the block.
   int64_t bias_positions = -1;
-  // Taps of a causal depthwise convolution on the projected tokens, the current one included; 0:
+  // The taps of a causal depthwise convolution on the projected tokens, with the current one; 0:
   // none.
   int64_t conv = 0;
-  // Exponential forgetting of the running statistics, one rate a head: none, fixed (a ladder of
-  // horizons, not trained) or learned (starting from that ladder).
+  // Exponential forgetting of the running statistics by a rate for each head: none, fixed (a ladder
+  // of horizons) or learned (from that ladder on).
   std::string decay = "none";
-  // Membership times H, so that a uniform one is 1.
+  // Multiplies memberships by H, so that uniform ones are 1.
   bool scale_pi = false;
-  // First moments in addition to the second ones (TSSA): none; tokens: running membership-weighted
-  // means (GroupMeans) of the projected tokens; values: of a separate projection.
+  // First moments in addition to TSSA's second ones: none, or running membership-weighted means
+  // (GroupMeans) of the projected tokens (tokens) or of a separate projection (values).
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;
-  // softmax sees this many tokens, the current one included; 0: all.
+  // The number of tokens that softmax sees, with the current one; 0: all.
   int64_t window = 0;
-  // Share of the attention weights of softmax that training drops; -1: as
-  // CausalMixerConfig::dropout.
+  // The dropout of softmax's attention weights; -1: CausalMixerConfig::dropout.
   double attention_dropout = -1;
-  // Of the delta rule: β is in 0 ... beta_range (1 or 2), and a token makes delta_steps updates.
+  // For the delta rule: β is in 0 ... beta_range (1 or 2), and a token makes delta_steps updates.
   int64_t beta_range = 1;
   int64_t delta_steps = 1;
 };
@@ -52,7 +51,7 @@ struct CausalMixerConfig {
 };
 
 std::vector<std::string> causal_mixer_names();
-// Those whose sequences may be split among processes (token_sums_scope.h).
+// The mixers whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
 std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 
@@ -60,27 +59,27 @@ std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 // it.
 class CausalConv : public torch::nn::Module {
  public:
-  // taps >= 1, the current token included. Starts uniform in ±1/sqrt(taps), torch's choice for
-  // convolutions, drawn from its default generator.
+  // Takes taps >= 1, with the current token. Draws weights uniformly from ±1/sqrt(taps), as torch
+  // does for convolutions, by torch's default generator.
   CausalConv(int64_t channels, int64_t taps);
 
-  // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:
-  // zeros) and becomes those before the next token; null: zeros before, nothing is returned.
+  // Maps x [B, T, C] to [B, T, C]. `past` [B, taps - 1, C] holds the tokens before x (undefined:
+  // zeros), and is set to those before the next token; null: zeros.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
 
   torch::Tensor weight;  // [taps, C], the last row for the current token
 };
 
-// Registers the convolution over `channels` projected features where config has one, else null.
+// Registers the convolution over `channels` features if config has one; else returns null.
 std::shared_ptr<CausalConv> add_conv(torch::nn::Module& mixer, int64_t channels,
                                      const CausalMixerConfig& config);
-// conv(x), or x where conv is null.
+// Returns conv(x), or x if conv is null.
 torch::Tensor convolved(const std::shared_ptr<CausalConv>& conv, const torch::Tensor& x,
                         const MixerCall& call);
 
-// Registers and gives the map into the gate of `mixer` where config has one, else null.
+// Registers and returns the map to the gate of `mixer` if config has one; else returns null.
 std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
-// out(y), or with the gate out(y silu(gate x)), where trace->gate gets the factor. y, x [B, T, C].
+// Returns out(y), or with a gate out(y silu(gate x)), and traces the factor. y, x [B, T, C].
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
                             const Linear& out, MixerTrace* trace);
 
@@ -88,7 +87,7 @@ torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, cons
 // not divide dim, or options the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
-// The same for two mixers in one model, where each option must be one that either has.
+// Checks two mixers of one model, where one of them must have each option.
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 

@@ -1,4 +1,4 @@
-// The table of all mixers: a name means one mixer, in both directions and causal.
+// The table of all mixers. A name means the same mixer in both directions and causal.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -23,8 +23,8 @@ std::shared_ptr<TokenMixer> make(const Config& config) {
   return std::make_shared<Mixer>(config);
 }
 
-// Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
-// operations are not counted, as usual.
+// Multiply-adds per token between the projections, for width c, head width p and n tokens.
+// Element-wise operations are not counted, as usual.
 using Core = int64_t (*)(int64_t c, int64_t p, int64_t n);
 
 constexpr Core kNothing = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
@@ -32,13 +32,13 @@ constexpr Core kMoments = [](int64_t c, int64_t, int64_t) { return c; };
 constexpr Core kMeanReads = [](int64_t c, int64_t, int64_t) { return 2 * c; };
 constexpr Core kPairs = [](int64_t c, int64_t, int64_t n) { return 2 * c * n; };
 
-// Pooling, contraction and broadcast; the representatives among themselves, per token.
+// Counts pooling, contraction and broadcast, and the representatives' attention, per token.
 constexpr Core kRepresentatives = [](int64_t c, int64_t, int64_t n) {
   const int64_t r = std::min(CbsaMixer::kRepresentatives, n);
   return 4 * c * r + 2 * c * r * r / std::max<int64_t>(1, n);
 };
 
-// Without `make` there is no such mixer. `splits`: honours TokenSumsScope.
+// The form in both directions; without `make` there is none. `splits`: it honours TokenSumsScope.
 struct BothDirections {
   std::shared_ptr<TokenMixer> (*make)(const MixerConfig&) = nullptr;
   int64_t projections = 0;  // number of C x C maps
@@ -46,7 +46,7 @@ struct BothDirections {
   bool splits = false;
 };
 
-// Additions that a causal mixer may have; any has conv.
+// Additions that a causal mixer may have; all have conv.
 enum Addition : unsigned {
   kBias = 1,
   kDecay = 2,
@@ -89,7 +89,7 @@ constexpr std::array kMixers{
     MixerEntry{
         "xca",
         {make<CrossCovarianceMixer>, 4, [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }}},
-    // Its one map is C -> 2 C.
+    // The one map of `ssm` is C -> 2 C.
     MixerEntry{"ssm",
                {make<SsmMixer>, 2,
                 [](int64_t c, int64_t, int64_t n) {
@@ -105,8 +105,7 @@ constexpr std::array kMixers{
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
 
-// Names in files and flags of earlier builds of 0.1.0, and the names here; "" was dropped, null
-// never existed.
+// A name of earlier builds of 0.1.0, and the present names; "" was dropped, null never existed.
 struct OldName {
   std::string_view name;
   const char* both;
@@ -169,7 +168,7 @@ std::vector<std::string> names_where(const Wanted& wanted) {
   return names;
 }
 
-// The requested additions that the mixer does not have.
+// Lists the requested additions that the mixer does not have.
 std::vector<std::string> missing_options(const Causal& entry, const CausalMixerOptions& o,
                                          bool hybrid = false) {
   std::vector<std::string> names;

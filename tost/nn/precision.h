@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// In the order of kPrecisions.
+// The precisions, in the order of kPrecisions.
 enum class Precision : uint8_t { kFp32, kBf16, kInt8, kInt4 };
 
 // Properties of a precision.
@@ -52,16 +52,16 @@ Precisions integer_precisions();                // only of engines
 Precisions classifier_precisions(bool engine);  // by an engine, or by the modules
 
 std::vector<std::string> names_of(const Precisions& precisions);
-// "fp32, bf16, int8, int4"; `last` separates the last two.
+// Lists precisions as "fp32, bf16, int8, int4"; `last` separates the last two.
 std::string list_of(const Precisions& precisions, const char* last = ", ");
 // None for other texts.
 std::optional<Precision> precision_named(const std::string& name,
                                          const Precisions& among = all_precisions());
-// Throws a usage Error that offers `known` for a text that names no precision. Whether a model can
-// compute in it is checked later.
+// The precision of this name. Throws a usage Error that lists `known` for another text. Whether a
+// model can compute in it is checked later.
 Precision precision_from_name(const std::string& name, const Precisions& known = all_precisions());
 
-// The precisions of the engines of classifiers. Throws a usage Error for a precision they lack.
+// The packing of products in the classifiers' engines. Throws a usage Error for other precisions.
 Packing packing_of(Precision precision);
 
 // In messages, tables and JSON a precision is its name.
@@ -77,9 +77,9 @@ void from_json(const Json& json, Precision& precision) {
   precision = precision_from_name(json.template get<std::string>());
 }
 
-// bf16 matrix products inside a scope, weights untouched.
-// fp32: does nothing. bf16: autocast to bfloat16 of that device for this thread until the scope
-// ends. Anything else is a usage Error.
+// Sets the precision of matrix products in a scope, without changing weights: bf16 turns autocast
+// to bfloat16 on for that device and this thread, fp32 does nothing. Anything else is a usage
+// Error.
 class PrecisionScope {
  public:
   explicit PrecisionScope(Precision precision, torch::Device device = torch::kCPU);
@@ -88,8 +88,8 @@ class PrecisionScope {
   DeviceAutocast scope_;
 };
 
-// fp32: does nothing. bf16: rounds every parameter to bfloat16, halving what decoding reads.
-// Anything else is a usage Error.
+// Changes the model's weights: bf16 rounds every parameter to bfloat16, which halves what decoding
+// reads, fp32 does nothing. Anything else is a usage Error.
 void use_precision(torch::nn::Module& model, Precision precision);
 
 }  // namespace tost

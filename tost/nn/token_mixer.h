@@ -1,5 +1,5 @@
-// The exchangeable part of a block: how tokens of one sequence exchange information. A mixer
-// registers by name in mixers.cc. Adding one touches its file and that table.
+// Token mixers, the exchangeable part of a block, by which tokens of a sequence exchange
+// information. A new mixer is a file and a row of the table in mixers.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,33 @@ namespace tost {
 
 class Linear;
 
-// Traces of one mixer call. Tensors a mixer does not have stay undefined.
+// The trace of one call of a mixer. Tensors that a mixer does not have stay undefined.
 struct MixerTrace {
   torch::Tensor w;   // projected tokens before mixing [B, N, C] (TSSA family)
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
-  // Factor of the output of causal mixers with the addition `gate`, after its silu [B, T, C].
+  // The factor [B, T, C] of the output, after its silu, of causal mixers with the addition `gate`.
   torch::Tensor gate = {};
-  // Only causal mixers with group means, both multiplied by their scale [B, T, C]: the mean of each
-  // token's group after it, and the values of the token.
+  // Of causal mixers with group means, the mean of each token's group after it, and the values of
+  // the token, both [B, T, C] and multiplied by their scale.
   torch::Tensor group_means = {}, values = {};
 };
 
-// The state of a causal mixer after the tokens it has read, by name; leading dimension B. TSSA's is
-// constant in size, softmax's grows with the context. An empty map means that no token was read.
+// The state of a causal mixer after the tokens it has read, by name; leading dimension B. The size
+// of TSSA's is constant, that of softmax grows with the context. An empty map means that no token
+// was read.
 using MixerState = std::map<std::string, torch::Tensor>;
 
-// Tokens that are read together, so that the length of a text does not decide the memory.
+// The number of tokens that are read together, which limits memory for texts of any length.
 inline constexpr int64_t kPieceTokens = 2048;
 
-// The optional arguments of a call. Null means not requested, and costs nothing.
+// The optional arguments of a call; null requests nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
-  // Valid tokens of each sequence, the first ones [B] int64, 1 to N; the others are padding.
-  // Undefined: all are valid. Causal mixers have no padding.
+  // The number of valid tokens of each sequence, [B] int64, 1 to N; the tokens after them are
+  // padding. Undefined: all are valid. Causal mixers have no padding.
   torch::Tensor lengths = {};
-  // Only causal mixers. Null: x is a whole sequence and no state is returned. Otherwise the state
-  // before x, replaced by that after x; no gradient flows through it.
+  // For causal mixers the state before x, which is replaced by that after x; no gradient flows
+  // through it. Null: x is a whole sequence.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
 
@@ -58,20 +59,19 @@ struct MixerConfig {
 
 class TokenMixer : public torch::nn::Module {
  public:
-  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. In causal mixers (causal_mixer.h)
-  // output t depends only on tokens 0..t. The others are equivariant to permutations of the tokens,
-  // except ssm and means, which read them in order, and cbsa above 64 tokens, which pools
-  // neighbours. Padding changes no token of the sequence and gets no gradient from one. The output
-  // at padding has no meaning; it is finite where the input is.
+  // Maps x [B, N, C] to [B, N, C], in any floating dtype that autocast allows. In causal mixers
+  // (causal_mixer.h) output t depends only on tokens 0..t. The others are equivariant to
+  // permutations of the tokens, except ssm and means, which read them in order, and cbsa above 64
+  // tokens, which pools neighbours. Padding affects no valid token and gets no gradient from one.
+  // The output at padding has no meaning, and is finite where the input is.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
-  // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in
-  // head k is x U_k, plus a bias where the released projection has one (it is affine then, and
-  // outside the theory). A view of the weight, or for tssa-tied the orthonormal basis itself; with
-  // gradients. Undefined for other mixers.
+  // The subspaces U [H, C, P] of mixers with w and pi: w's part in head k is x U_k, plus a bias if
+  // the released projection has one (which the theory does not cover). It is a view of the weight,
+  // for tssa-tied the orthonormal basis, with gradients; undefined for other mixers.
   virtual torch::Tensor subspaces() const { return {}; }
-  // w of any tokens x [B, N, C] by the same projection, its bias included, and in causal mixers its
-  // convolution, for which x is a whole sequence; undefined as above.
+  // Projects any tokens x [B, N, C] to w, with the bias, and in causal mixers with the convolution,
+  // for which x is a whole sequence; undefined for mixers without w.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 
   // Draws the weights, other than Linear's, that a new mixer leaves uninitialised, from torch's
@@ -79,7 +79,7 @@ class TokenMixer : public torch::nn::Module {
   virtual void draw_weights() {}
 };
 
-// Name of the mixer of block `index`, counted from 0, of a configuration with the members mixer,
+// The name of the mixer of block `index`, from 0, in a configuration with members mixer,
 // hybrid_mixer and hybrid_every.
 template <class Config>
 const std::string& mixer_of_block(const Config& c, int64_t index) {
@@ -88,27 +88,27 @@ const std::string& mixer_of_block(const Config& c, int64_t index) {
 }
 
 std::vector<std::string> mixer_names();
-// Those whose sequences may be split among processes (token_sums_scope.h).
+// The mixers whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
 
-// The present name of a mixer that earlier builds of 0.1.0 renamed; other names unchanged.
+// The present name of a mixer that was renamed since earlier builds of 0.1.0; returns other names
+// unchanged.
 std::string mixer_in_use(const std::string& name);
 
-// Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
+// Throws a usage Error for an unknown name, with the nearest one, and for a dropped one.
 void check_mixer_name(const std::string& name);
 
 // Throws a usage Error for heads that do not divide dim.
 void check_heads(int64_t dim, int64_t heads);
 
-// The same, and for an unknown name, offering the nearest. Every mixer takes every number of heads
-// that divides dim.
+// Checks name and heads. Every mixer takes every number of heads that divides dim.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
-// Checked as above. Weights are uninitialised (see layers.h and draw_weights()).
+// Makes a mixer, after check_mixer(), with uninitialised weights (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
-// Multiply-adds of one call on one sequence of `tokens`, projections included; without the
-// orthonormal weights of tssa-tied, which are computed once a batch.
+// The multiply-adds of a call on one sequence of `tokens` with the projections, but without the
+// orthonormal weights of tssa-tied, which are computed once for a batch.
 int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
 
 }  // namespace tost
