@@ -4,9 +4,9 @@
 usage: results.py [--check]; --check writes nothing and exits 1 if the page is not what the files give.
 
 machines.json describes the machines. Every other file has a `title`, the `page` that explains it, and `tables`: `title`,
-`machine`, `date`, `command`, an optional `note`, `columns` and `rows`. The page shows all columns, or those of `show`
-(an empty list: none, the numbers stay in the file); `where` selects rows by a column's values; `pivot` names the columns
-of `rows` and `columns` and the `value` of a cell, of several columns the others in brackets.
+`machine`, `date`, `command`, an optional `note` (a `remark` is not shown), `columns` and `rows`. The page shows all columns,
+or those of `show` (an empty list: none, the numbers stay in the file); `where` selects rows by a column's values; `pivot`
+names the columns of `rows` and `columns` and the `value` of a cell, of several columns the others in brackets.
 """
 import json
 import pathlib
@@ -21,9 +21,9 @@ scripts/results.py --check
 docs/results.md agrees with its files
 ```
 
-Every table has machine, date and command. The files, of which each section names one, hold
-more tables and columns (quartiles, memory, errors, parameters) in the same form. ± is the sample standard deviation over seeds;
-`a / b` is forward / forward and backward. All models are small and trained for minutes. Measure again before you quote.
+The files, of which each section names one, hold more tables and columns (quartiles, memory, errors, parameters). ± is the
+sample standard deviation over seeds; `a / b` is forward / forward and backward. All models are small and trained for minutes.
+Measure again before you quote.
 """
 
 
@@ -34,7 +34,7 @@ def line(cells):
 def grid(columns, rows):
     numbers = [all(row[i][:1] in "0123456789-+–*" for row in rows) for i in range(len(columns))]
     rule = ["--:" if number and i else "---" for i, number in enumerate(numbers)]
-    return "\n".join(map(line, [columns, rule, *rows]))
+    return "\n".join([line(columns), f"|{'|'.join(rule)}|", *map(line, rows)])
 
 
 def pivoted(records, spec):

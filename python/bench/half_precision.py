@@ -1,6 +1,6 @@
 """Errors of values and gradients in half precision, this package's layers and the official ones, as a table in Markdown.
 
-usage: half_precision.py [--device cuda]; prints the table of docs/half-precision.md. Errors are the largest deviation from float64
+usage: half_precision.py [--device cuda]; prints the errors that docs/half-precision.md sums up. Errors are the largest deviation from float64
 on the same rounded weights and inputs, relative to the largest entry; of gradients the worst of input, weights and temperature.
 """
 

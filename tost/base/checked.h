@@ -1,4 +1,4 @@
-// Arithmetic on sizes. Sizes from outside never wrap: the checked functions throw a data Error.
+// Arithmetic on sizes from outside. The checked functions throw a data Error on overflow.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// a * b for a, b >= 0; `what` names the quantity in the message.
+// Returns a * b for a, b >= 0; `what` names the quantity in the message.
 inline int64_t checked_mul(int64_t a, int64_t b, std::string_view what) {
   int64_t product = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) {
@@ -17,7 +17,7 @@ inline int64_t checked_mul(int64_t a, int64_t b, std::string_view what) {
   return product;
 }
 
-// a + b for a, b >= 0.
+// Returns a + b for a, b >= 0.
 inline int64_t checked_add(int64_t a, int64_t b, std::string_view what) {
   int64_t sum = 0;
   if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum)) {
@@ -26,7 +26,7 @@ inline int64_t checked_add(int64_t a, int64_t b, std::string_view what) {
   return sum;
 }
 
-// Rounded up to whole pieces, for small counts: nothing is checked.
+// The quotient rounded up, for small counts: overflow is not checked.
 constexpr int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

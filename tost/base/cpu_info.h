@@ -8,18 +8,18 @@
 
 namespace tost {
 
-// "unknown" where it cannot be read.
+// The processor's name; "unknown" where it cannot be read.
 std::string cpu_name(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
-// Those of its features that decide which fast paths exist, in a fixed order: avx2, fma, avx512f,
-// avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
+// The processor's features that decide which fast paths exist, in a fixed order: avx2, fma,
+// avx512f, avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
 std::vector<std::string> cpu_features(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
 // Cores that this process may use.
 int64_t core_count();
 
-// Throws a usage Error for less than no thread and for more than sixteen a core: they would wait
-// for each other at every step.
+// Throws a usage Error for a negative number of threads, and for more than sixteen per core, which
+// would wait for each other.
 void check_threads(int64_t threads);
 
 }  // namespace tost

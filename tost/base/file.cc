@@ -23,7 +23,7 @@ namespace {
   fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error), ".");
 }
 
-// Anything other than a plain file.
+// Throws for anything other than a plain file.
 [[noreturn]] void fail_kind(const fs::path& path, mode_t mode) {
   if (S_ISDIR(mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
   const char* kind = S_ISFIFO(mode)   ? "pipe (as <(...) of a shell)"
@@ -41,8 +41,8 @@ auto retry(Call call) {
   return result;
 }
 
-// Opens a file that did not exist. No other process, no other machine with this folder, and no
-// leftover has this name.
+// Creates a file whose name no other process, no machine that shares this folder, and no leftover
+// has.
 int open_next_to(const fs::path& path, fs::path& temporary) {
   static std::atomic<int64_t> count = 0;
   while (true) {
@@ -116,7 +116,7 @@ std::string read_file(const fs::path& path, int64_t max_bytes) {
   }
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   bytes.resize(file.read(bytes.data(), bytes.size()));
-  // Files of /proc say 0 and still hold bytes, so read until the end or the limit.
+  // Files of /proc report size 0 and still hold bytes, so read until the end or the limit.
   char more[4096];
   while (const size_t got = file.read(more, sizeof more)) {
     bytes.append(more, got);
@@ -164,7 +164,7 @@ void OutputFile::close() {
   if (fd_ < 0) return;
   const int fd = fd_;
   fd_ = -1;
-  // Linux frees the descriptor even when close is interrupted: never retried.
+  // An interrupted close is not retried, because Linux has freed the descriptor.
   if (file_calls().close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
 }
 
@@ -245,7 +245,7 @@ void discard(const fs::path& path) noexcept {
   try {
     remove_tree(path);
   } catch (...) {
-    // The failure that led here is the one to report.
+    // Ignored: the failure before this one is reported.
   }
 }
 

@@ -10,9 +10,8 @@
 
 namespace tost {
 
-// A plain file open for reading, the one way in which this program opens files that it did not
-// make. Everything else is refused at once: a named pipe would be waited for, a device can have no
-// end.
+// A plain file open for reading, the only way in which this program opens files from outside. It
+// refuses everything else: reading a named pipe can wait for ever, a device can have no end.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);
@@ -22,7 +21,7 @@ class InputFile {
 
   int64_t size() const { return size_; }  // when it was opened
   int descriptor() const { return fd_; }
-  // The next bytes; fewer than `count` only at the end.
+  // Reads the next bytes, fewer than `count` only at the end of the file.
   size_t read(char* to, size_t count);
 
  private:
@@ -31,13 +30,13 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-// The whole file. Refuses folders and anything larger than max_bytes before reading it.
+// Returns the whole file. Refuses folders, and files larger than max_bytes, before reading.
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes);
-// Its first bytes, at most `count`.
+// Returns the first bytes of the file, at most `count`.
 std::string read_beginning(const std::filesystem::path& path, size_t count);
 
-// A file being written. Nothing is durable before sync(); close() reports errors, the destructor
-// closes silently.
+// A file being written. Only sync() makes its bytes durable; close() reports errors, the destructor
+// does not.
 class OutputFile {
  public:
   enum class Mode { kCreate, kAppend };  // kCreate truncates
@@ -57,8 +56,9 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// A new file that replaces `path` when it is complete. Until then the file is next to `path`, as
-// PATH.PID-N.tmp, a name that no other writer uses. Without finish() it is removed.
+// A new file that replaces `path` when it is complete. Until then it is next to `path` as
+// PATH.PID-N.tmp, a name that no other writer uses. The destructor removes it unless finish() was
+// called.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -67,8 +67,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::string_view bytes) { file_.write(bytes); }
-  // Renames it after an fsync, and fsyncs the directory: after a crash there is the old content or
-  // the new one.
+  // Calls fsync, renames the file, and fsyncs the directory: a crash leaves the old content or the
+  // new one.
   void finish();
   const std::filesystem::path& temporary() const { return temporary_; }
 
@@ -78,17 +78,17 @@ class AtomicFile {
   bool finished_ = false;
 };
 
-// As an AtomicFile of these bytes; a device or a pipe is written to.
+// Writes these bytes by an AtomicFile; to a device or a pipe directly.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-// The path that `file` was to replace, if a process was killed before finish(). Empty if its name
-// is not that of such a file.
+// The path that a temporary file of an AtomicFile was meant to replace; empty if `file` does not
+// have the name of one.
 std::filesystem::path target_of_leftover(const std::filesystem::path& file);
 
-// fsync of a directory, which makes renames and new names in it durable.
+// Calls fsync on a directory, which makes renames and new names in it durable.
 void sync_directory(const std::filesystem::path& directory);
 
-// Renames `from` to `to`, replacing a file there. Not yet durable.
+// Renames `from` to `to`, replacing a file there; a crash may undo it.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Renames from to `to` (replacing a file there) and fsyncs the parent of `to`.
@@ -97,9 +97,9 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 // mkdir -p.
 void make_directories(const std::filesystem::path& directory);
 
-// rm -r; of a link only the link. A missing path is no failure.
+// Removes a file or folder as rm -r does; of a link only the link. A missing path is no failure.
 void remove_tree(const std::filesystem::path& path);
-// The same without failure, for cleaning up after another error.
+// As remove_tree(), but ignores failures, for cleaning up after another error.
 void discard(const std::filesystem::path& path) noexcept;
 
 // Bytes free for this user on the file system that holds `path` (which must exist).

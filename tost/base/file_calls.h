@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// Each is the POSIX call of the same name: a result below 0 is a failure with its reason in errno.
+// Each function is the POSIX call of its name: a result below 0 is a failure, errno its reason.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -24,8 +24,8 @@ class FileCalls {
 
 FileCalls& file_calls();
 
-// For tests: `calls` serves the whole process from now on; null puts the real ones back. The caller
-// keeps it alive, and no other thread is in one of them.
+// For tests: replaces the calls of the whole process by `calls`; null restores the real ones. The
+// caller keeps `calls` alive, and no other thread may be in a call meanwhile.
 void replace_file_calls(FileCalls* calls);
 
 }  // namespace tost

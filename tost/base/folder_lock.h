@@ -1,13 +1,13 @@
-// Guards of a folder that a process writes to: one process at a time, and the folder is not moved.
+// Guard a folder that a process writes to: against a second process, and against moving it.
 #pragma once
 
 #include <filesystem>
 
 namespace tost {
 
-// Held while in scope; the system releases it when a process dies. Leaves a file `.lock` with the
-// holder's process number in the folder, which exists. Throws a usage Error that names the flag if
-// another process holds the lock, and a data Error if the file cannot be created.
+// A lock on an existing folder, held while in scope; the system releases it when the process dies.
+// The folder keeps a file `.lock` with the holder's process number. Throws a usage Error that names
+// the flag if another process holds the lock, and a data Error if the file cannot be created.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder, const char* flag = "--out");
@@ -19,17 +19,17 @@ class FolderLock {
   int fd_ = -1;
 };
 
-// Remembers which folder a path names, for a writer that uses it for days. A folder that was
-// removed, moved away or replaced meanwhile must not be written to.
+// Remembers which folder a path names, so that a writer that runs for days notices when the folder
+// was removed, moved or replaced.
 class FolderPlace {
  public:
-  // The folder exists; a data Error where it cannot be opened.
+  // Opens an existing folder; throws a data Error where that fails.
   explicit FolderPlace(std::filesystem::path folder);
   ~FolderPlace();
   FolderPlace(const FolderPlace&) = delete;
   FolderPlace& operator=(const FolderPlace&) = delete;
 
-  // Throws a data Error where the path names no folder any more, or another one.
+  // Throws a data Error where the path no longer names this folder.
   void check() const;
 
  private:

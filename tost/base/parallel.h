@@ -1,5 +1,5 @@
-// Code without torch gets its threads from the caller. So one setting controls all threads, and
-// nested regions do not oversubscribe the cores. Through torch the caller passes at::parallel_for.
+// Code without torch gets its threads from the caller, who passes at::parallel_for where there is
+// torch. So one setting controls all threads, and nested regions do not oversubscribe the cores.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tost {
 using ParallelFor =
     function_ref<void(int64_t tasks, function_ref<void(int64_t begin, int64_t end)> body)>;
 
-// All on the calling thread.
+// Runs all tasks on the calling thread.
 inline constexpr auto serial_for = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
   if (tasks > 0) body(0, tasks);
 };

@@ -124,7 +124,7 @@ fs::path temporary_folder() {
   std::error_code error;
   fs::path folder = fs::temp_directory_path(error);
   if (!error) return folder;
-  // In the order of the standard library, which does not report the names.
+  // The variables in the standard library's order; its function does not report which one was used.
   folder = "/tmp";
   for (const char* variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
     if (const char* value = std::getenv(variable)) {

@@ -1,5 +1,5 @@
-// Questions about paths, in place of std::filesystem's functions, whose exceptions and ignored
-// error codes no user can act on. Every failure is an Error that names the path and the reason.
+// Replaces functions of std::filesystem, whose exceptions and ignored error codes no user can act
+// on. Every failure is an Error that names the path and the reason.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tost {
 
-// Why the system refused, by errno, and what to do about it where that is known: "permission
-// denied; …". Without a full stop.
+// The reason of an errno, and what to do about it where that is known, without a full stop:
+// "permission denied; …".
 std::string system_reason(int error);
 
-// Links are followed. False where nothing has this name or a link leads nowhere; all other failures
+// Follows links. False where nothing has this name or a link is broken; all other failures
 // (permissions, links in a circle, names too long) are data Errors.
 bool path_exists(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 bool is_plain_file(const std::filesystem::path& path);
 
 bool is_link(const std::filesystem::path& path);
-// Something is there, perhaps a link that leads nowhere: nothing can be made under this name.
+// Whether something has this name, if only a broken link, so that nothing can be created there.
 bool is_taken(const std::filesystem::path& path);
 
 struct FolderEntry {
@@ -33,18 +33,18 @@ struct FolderEntry {
 // The entries of a folder, ordered by name.
 std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 bool is_empty_folder(const std::filesystem::path& folder);
-// A usage Error unless nothing, or an empty folder, has this name.
+// Throws a usage Error unless nothing, or an empty folder, has this name.
 void check_new_folder(const std::filesystem::path& path);
 
 // Bytes of a file.
 int64_t file_bytes(const std::filesystem::path& file);
 
-// From the root on; a usage Error for the empty path.
+// The path from the root on; throws a usage Error for the empty path.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
-// Without links and dots, as far as it exists.
+// The path with links and dots resolved, as far as it exists.
 std::filesystem::path canonical_path(const std::filesystem::path& path);
 
-// For temporary files, by the environment.
+// The folder for temporary files that the environment names.
 std::filesystem::path temporary_folder();
 
 }  // namespace tost

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number after `key` in a file of lines "key number ..."; 0 without one.
+// The number after `key` in a file of lines "key number ..."; 0 if no line has it.
 int64_t entry(const fs::path& file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -44,13 +44,13 @@ fs::path current_group(const fs::path& proc) {
   for (std::string line; std::getline(lines, line);) {
     if (line.compare(0, kUnified.size(), kUnified) != 0) continue;
     const std::string path = line.substr(kUnified.size());
-    // A group outside the container's view.
+    // A path with ".." is a group that this container cannot see.
     return path.find("..") == std::string::npos ? fs::path(path) : fs::path();
   }
   return {};
 }
 
-// What one group leaves, `most` where it has no limit.
+// Bytes that the limit of one control group leaves; `most` where it has no limit.
 int64_t left_in(const fs::path& group, int64_t most) {
   int64_t limit = 0, used = 0;
   std::ifstream max(group / "memory.max"), current(group / "memory.current");

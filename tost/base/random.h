@@ -1,8 +1,8 @@
 // A small seeded generator for data and tests: same numbers on every platform and compiler.
 //
 // xoshiro256++ (Blackman and Vigna, 2019), its state filled by splitmix64 from (seed, stream,
-// substream). Streams make a sample's randomness a pure function of its place: Random(seed, epoch,
-// index).
+// substream). Streams make a sample's random numbers a function of its place alone: Random(seed,
+// epoch, index).
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class Random {
   std::array<uint64_t, 4> state_;
 };
 
-// Fisher-Yates over items[0 ... n).
+// Shuffles items[0 ... n) by Fisher and Yates' method.
 template <typename T>
 void shuffle(T* items, int64_t n, Random& random) {
   for (int64_t i = n - 1; i > 0; --i) {

@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// A NaN without its sign, which has no meaning and would print as "-nan"; other values unchanged.
+// Removes the sign of a NaN, which would print as "-nan"; returns other values unchanged.
 template <typename T>
 decltype(auto) plain_nan(const T& value) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -22,7 +22,7 @@ decltype(auto) plain_nan(const T& value) {
   }
 }
 
-// As printf() writes arguments of its types, except the sign of a NaN; up to 255 characters.
+// Formats as printf() does, without the sign of a NaN; at most 255 characters.
 template <typename... Args>
 std::string format_text(const char* format, Args... args) {
   char text[256];
@@ -34,7 +34,7 @@ std::string format_text(const char* format, Args... args) {
 // length (at least 2 edits). Ties go to the earlier candidate.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
-// " Did you mean 'x'?" or "" if nothing is near; for the end of an error sentence.
+// Returns " Did you mean 'x'?" for the end of an error message, or "" if no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 std::string human_bytes(int64_t bytes);      // "1.5 GiB"

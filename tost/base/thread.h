@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// A data Error where the thread cannot be made. The caller must join the threads started before: a
-// std::thread that is destroyed while it runs ends the program.
+// Starts a thread, or throws a data Error. The caller must then join the threads started before:
+// destroying a std::thread that runs ends the program.
 template <typename Work>
 std::thread start_thread(Work work) {
   try {

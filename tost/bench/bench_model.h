@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// The work of a repetition.
+// The work that one repetition does.
 //   forward  pictures or sequences to logits
 //   prefill  a text of `size` tokens to the logits of the next one
 //   decode   `steps` single tokens after a text of `size` tokens, to the logits after the last
@@ -41,14 +41,14 @@ class BenchModel {
   virtual std::string mixer() const = 0;
   virtual std::vector<std::string> tests() const = 0;
   virtual int64_t default_size() const = 0;
-  // Random, the same for the same task.
+  // Draws a random input, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
-  // Throws a usage Error where this model has no such precision or engine. The last call: the
-  // runner takes the parts it needs of this model and may free the rest.
+  // Throws a usage Error where this model has no such precision or engine. No other call may
+  // follow: the runner takes the parts of the model that it needs and may free the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;
-  // A model file that holds these weights. Throws a usage Error for kinds that have none.
+  // Saves these weights as a model file. Throws a usage Error for kinds without model files.
   virtual void save(const std::string& file) const = 0;
 };
 
@@ -59,18 +59,18 @@ struct BenchModelSource {
                         // is measured without them
 };
 
-// Every LayerScale becomes 1, every bias normal with deviation 0.02, from torch's generator.
+// Sets every LayerScale to 1, and draws every bias by torch's generator with deviation 0.02.
 void show_every_layer(torch::nn::Module& module);
 
-// Largest deviation relative to the largest value of `wanted`; infinite for values that are not
-// finite and for other shapes.
+// The largest deviation relative to the largest value of `wanted`; infinity if the shapes differ or
+// a value is not finite.
 double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 
-// A seed for the input of a task.
+// The seed that draw_input() uses for this task.
 uint64_t input_seed(const BenchTask& task);
 
-// Usage Errors that name the flag: for a value that is not from 1 to `most`, and for a name that is
-// none of `known`, or no precision.
+// Throw usage Errors that name the flag: for a value outside 1 to `most`, and for a name that is
+// not in `known` or not a precision.
 void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
 void check_names(const char* flag, const std::vector<std::string>& found,
                  const std::vector<std::string>& known);

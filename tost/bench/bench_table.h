@@ -1,4 +1,4 @@
-// Shared by tables of measurements: the machine, and rows as JSON and text.
+// Helpers for tables of measurements: a description of the machine, and rows as JSON and text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// The machine and subject of a row; part of every row in JSON.
+// The machine and the subject of a measurement, which every row in JSON contains.
 struct BenchOrigin {
   std::string cpu, features, isa;  // features separated by blanks
   std::string version, commit, build, compiler, torch;
@@ -18,13 +18,13 @@ struct BenchOrigin {
 using BenchRowJson = nlohmann::ordered_json;  // flat
 
 void add_origin(BenchRowJson& row, const BenchOrigin& origin);
-// A line for the foot of a table.
+// The line below a table that names machine, build and date of the measurement.
 std::string origin_line(const BenchOrigin& origin);
 
-// Null for values that were not measured: not above 0, or not finite.
+// Returns null for a value that was not measured, which is not above 0 or not finite.
 BenchRowJson measured(double value);
 
-// {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
+// Returns {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
 template <class Row, class ToJson>
 nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
   nlohmann::json list = nlohmann::json::array();
@@ -32,12 +32,12 @@ nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
   return {{"rows", std::move(list)}};
 }
 
-// "| a | b |" and a line end.
+// Formats cells as the line "| a | b |" of a Markdown table.
 std::string markdown_line(const std::vector<std::string>& cells);
 
-// Three significant digits, without an exponent.
+// Formats a number with three significant digits and without an exponent.
 std::string three_digits(double value);
-// "12 %"; "–" where there is no part.
+// Formats a share as "12 %"; "–" where `part` was not measured.
 std::string share(double part, double whole);
 
 }  // namespace tost

@@ -18,7 +18,7 @@ namespace {
 
 using torch::Tensor;
 
-// More rows than these are timed in part: the rate of a product no longer changes.
+// Of products with more rows only so many are timed, because their speed per row no longer changes.
 constexpr int64_t kMaxRows = 16384;
 
 int64_t timed_rows(const Product& p) {
@@ -27,7 +27,7 @@ int64_t timed_rows(const Product& p) {
 
 using Call = std::function<void()>;
 
-// Inputs of one shape serve every product that reads such.
+// Inputs of products, one for each shape, shared by all products of that shape.
 class Inputs {
  public:
   explicit Inputs(torch::Device device) : device(device) {}
@@ -47,7 +47,7 @@ class Inputs {
   std::map<std::tuple<int64_t, int64_t, torch::ScalarType>, Tensor> made_;
 };
 
-// The variants of one product, each with a separate weight.
+// The ways to compute one product, each with a separate weight.
 std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, Inputs& inputs) {
   std::vector<Call> calls;
   const bool conv = p.channels > 0;
@@ -128,7 +128,7 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
 
 namespace {
 
-// Every word once, in 32 independent sums, so that nothing but memory limits it.
+// Adds every word once, in 32 independent sums, so that only memory limits the speed.
 uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
   uint64_t sums[32] = {};
   int64_t i = begin;
@@ -161,7 +161,7 @@ double memory_read_ms(int64_t bytes) {
 
 double memory_read_ms(int64_t bytes, c10::Device device) {
   if (device.is_cpu()) return memory_read_ms(bytes);
-  // Copies in turn of enough buffers that none is cached when it comes round again.
+  // Copies so many buffers in turn that none is still cached when it is copied again.
   const auto facts = gpu_facts(device.index());
   const int64_t beyond_caches = std::max<int64_t>(32 << 20, facts ? 8 * facts->l2_bytes : 0);
   const int64_t numbers = bytes / 8, count = std::clamp<int64_t>(beyond_caches / bytes, 1, 256);

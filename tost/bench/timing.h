@@ -17,20 +17,20 @@ inline double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Of an even number of values the upper one of the two in the middle; `values` is not empty.
+// The median; of an even number of values the upper one of the middle two. `values` is not empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// Median and the quarters around it, by straight lines between the sorted values.
+// The median and the quartiles around it, by linear interpolation between sorted values.
 struct Quartiles {
   double low = 0, median = 0, high = 0;
 };
 Quartiles quartiles(std::vector<double> values);  // not empty
 
-// Returns milliseconds, after all work queued on the device.
+// A clock in milliseconds that first waits for all work queued on the device.
 using MsClock = std::function<double()>;
 MsClock ms_clock(c10::Device device = c10::kCPU);
 

@@ -1,5 +1,5 @@
-// tost bench model: whole networks compared with only their matrix products and with one read of
-// their weights.
+// tost bench model: compares networks with their matrix products alone and with one read of their
+// weights.
 #include "tost/bench/bench_model.h"
 
 #include <torch/version.h>
@@ -56,7 +56,7 @@ struct BenchOutput {
   bool json = false;  // the same as format json
 };
 
-// The origin of rows measured now: machine, build and time.
+// Describes what is measured now: machine, build and time.
 BenchOrigin bench_origin() {
   return {cpu_name(),
           join(cpu_features(), " "),
@@ -79,7 +79,7 @@ void add_output_options(CLI::App& command, BenchOutput& output) {
       ->delimiter(',');
 }
 
-// Throws a usage Error for another format, and those of check_output_file() for the files.
+// Throws a usage Error for an unknown format, and the Errors of check_output_file() for the files.
 void check_output(BenchOutput& output) {
   for (const auto& file : output.files) check_output_file("output", file);
   if (output.json) output.format = "json";
@@ -89,7 +89,7 @@ void check_output(BenchOutput& output) {
   fail_usage("--format is '", output.format, "'; it must be md or json.");
 }
 
-// Writes the files, each in the format of its extension if it has one, else in that of --format.
+// Writes each file in the format of its extension, or in that of --format if it has none.
 void write_bench_files(const BenchOutput& output,
                        const std::function<std::string(const std::string& format)>& formatted) {
   for (const auto& file : output.files) {
@@ -139,13 +139,13 @@ void check(BenchModelFlags& o) {
   check_model_bench(o.bench);
 }
 
-// Read before anything is measured: a mistake shows at once.
+// Reads the file of --compare before anything is measured, so that a mistake shows at once.
 nlohmann::json read_earlier(const std::string& file) {
   constexpr int64_t kMaxBytes = int64_t{64} << 20;
   return parse_json(read_file(file, kMaxBytes), cat("'", file, "'"));
 }
 
-// To stderr as each is done: the table comes when all are.
+// Prints each finished row to stderr; the table is printed at the end.
 void print_model_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
             << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");

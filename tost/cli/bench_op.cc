@@ -1,4 +1,4 @@
-// tost bench op: the operator compared with its plain form, a copy of its input, and the layer's
+// tost bench op: compares the operator with its plain form, a copy of its input, and the layer's
 // projections.
 #include <ATen/Parallel.h>
 

@@ -1,4 +1,4 @@
-// tost bench scaling: how time and memory of a layer grow with the tokens.
+// tost bench scaling: measures how time and memory of a layer grow with the number of tokens.
 #include <ATen/Parallel.h>
 
 #include <cstdio>
@@ -46,7 +46,7 @@ ScalingOptions checked(const BenchScalingOptions& options) {
   return bench;
 }
 
-// The line of progress stays on one row, on stderr.
+// Shows progress on one line of stderr that is overwritten.
 ScalingWatcher watcher_for(ProgressLine& line, const ScalingOptions& bench) {
   ScalingWatcher watcher;
   const auto total = int64_t(bench.tokens.size() * bench.mixers.size() * bench.modes.size());

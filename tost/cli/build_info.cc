@@ -1,4 +1,4 @@
-// The only source that is compiled again for every commit.
+// Holds the commit of the build: the only source that is compiled again for every commit.
 #include "tost/cli/program.h"
 #include "tost_commit.h"
 

@@ -1,13 +1,13 @@
-// The commands of the program, one file each: flags in, library call, printout.
+// The commands of the program. Each has a file that parses flags, calls the library and prints.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace tost {
 
-// The commands in the order of --help. A command is a row here and a file that defines
-// add_NAME_command(), which adds its subcommand to `app`. The work is done in the subcommand's
-// callback, which throws tost::Error.
+// Lists the commands in the order of --help. A command is a row here and a file that defines
+// add_NAME_command(), which adds a subcommand to `app`. The subcommand's callback does the work,
+// and throws tost::Error.
 #define TOST_COMMANDS(X) \
   X(train)               \
   X(eval)                \
@@ -31,7 +31,7 @@ TOST_COMMANDS(TOST_DECLARE_COMMAND)
 TOST_BENCH_COMMANDS(TOST_DECLARE_COMMAND)
 #undef TOST_DECLARE_COMMAND
 
-// A subcommand of tost data.
+// Adds the subcommand `tost data tokens`.
 void add_data_tokens_command(CLI::App& data);
 
 }  // namespace tost

@@ -60,7 +60,7 @@ json describe_pictures(const DataSpec& spec, const std::string& split) {
           {"masks", set->has_mask()}};
 }
 
-// Statistics of the lengths of all sequences; a pair counts with its longer one.
+// Statistics of the lengths of all sequences; of a pair the longer one counts.
 json describe_lengths(const SequenceDataset& set) {
   std::vector<int64_t> lengths(static_cast<size_t>(set.size()));
   for (int64_t i = 0; i < set.size(); ++i) lengths[static_cast<size_t>(i)] = set.length(i);
@@ -128,7 +128,7 @@ void print_splits(const json& splits) {
   }
 }
 
-// A message for data of either kind; the readers of pictures know no sequences.
+// Throws for a missing path, with a message that names all generated sets.
 void check_exists(const DataSpec& data) {
   if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,
@@ -197,7 +197,7 @@ void run_make_listops(const MakeFlags& flags) {
             << human_bytes(result.bytes) << ") to " << flags.out << "\n";
 }
 
-// The settings of generated ListOps.
+// Adds the flags for generated ListOps.
 void add_listops_options(CLI::App& command, SequenceSpec& spec) {
   add_value(command, "--train-size", spec.train_size, "Generated training samples");
   add_value(command, "--test-size", spec.test_size,

@@ -1,4 +1,4 @@
-// tost data tokens: a text as token files.
+// tost data tokens: writes a text as token files.
 #include <iostream>
 
 #include "tost/base/text.h"

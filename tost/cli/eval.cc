@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// A line for a row that has a count and "top1", which is null where there is nothing to count.
+// Prints a row with a count and a top-1 accuracy, which is null if the count is 0.
 void print_share(const std::string& name, int64_t count, const json& top1) {
   std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
   if (top1.is_number()) {
@@ -36,7 +36,7 @@ std::string tokens_of(const json& row) {
   return shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
 }
 
-// The inputs of a classifier: the key of the report that counts them.
+// The key of a classifier's report that counts its inputs: pictures or sequences.
 std::string items_of(const json& report) {
   return report.contains("images") ? "images" : "sequences";
 }
@@ -104,8 +104,8 @@ void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
   command.run.json ? print_json(report) : print_scores(report);
 }
 
-// Scores a run folder as its training was set: data, batch, precision and weights. False where
-// --data is set, or the data is unknown.
+// Scores a run folder with the data, batch, precision and weights of its training. Returns false if
+// --data is set, or the run does not name its data.
 bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options) {
   const std::filesystem::path file = std::filesystem::path(options.checkpoint) / kConfigFile;
   if (app.count("--data") > 0 || !is_plain_file(file)) return false;
@@ -161,7 +161,7 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& command)
   kind.name == "language" ? run_language_eval(app, command) : run_scores(app, kind, command);
 }
 
-// The settings of the data by which the kind scores, as flags.
+// Adds flags for those settings of the kind's data that affect scores.
 void add_data_settings(CLI::App& app, const Kind& kind, EvalCommand& command, KindFlags& flags) {
   for (const std::string& key : kind.data_keys) {
     CLI::Option* option = app.get_option_no_throw(flag_of(key));

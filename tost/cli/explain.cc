@@ -1,4 +1,4 @@
-// tost explain: a page that shows the inside of a trained model.
+// tost explain: writes a page that shows the inside of a trained model.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -69,7 +69,7 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   set_threads(command.run.threads);
   ExplainRequest& request = command.request;
   const bool write = !command.run.json || app.count("--out") > 0;
-  // Noticed now rather than when everything is computed.
+  // Refuses the folder now rather than after everything is computed.
   if (write) check_report_target(command.out, command.overwrite);
   if (request.samples < 1) {
     fail_usage("--samples is ", request.samples, "; at least 1 is needed.");
@@ -106,7 +106,7 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   std::fflush(stdout);
 }
 
-// Lists of layers or heads, counted from 1.
+// Adds a flag that takes a list of layers or heads, counted from 1.
 void add_numbers(CLI::App& command, const char* flag, std::vector<int64_t>& numbers,
                  const char* help) {
   command.add_option(flag, numbers, help)->delimiter(',')->allow_extra_args(false);

@@ -65,14 +65,14 @@ void join_choices(FieldInfo& field, const FieldInfo& other) {
 }
 
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual) {
-  // The models are for `tost info --models`.
+  // Models are not listed here, because `tost info --models` lists them.
   const bool listed = !field.choices.empty() && (field.key != "model" || field.choices.size() <= 8);
   option.description(field.help + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
   if (field.type == FieldType::kBool) return;
   option.option_text(type_shown(field) + (usual.empty() ? "" : "=" + usual));
 }
 
-// A text with control characters is quoted: "\n" for a line break.
+// Quotes a text with control characters, so that a line break is shown as "\n".
 std::string show_setting(const json& value) {
   if (value.is_null() || value == "" || value == json::object()) return "";
   if (!value.is_string()) return json_text(value);

@@ -54,7 +54,7 @@ nlohmann::json describe_gpus() {
   return gpus;
 }
 
-// The method of the inference engine for each kind of product.
+// The method by which the inference engine computes each kind of product.
 nlohmann::json describe_products() {
   return {{"float32", product_method(Packing::kFloat32)},
           {"bfloat16", product_method(Packing::kBfloat16)},

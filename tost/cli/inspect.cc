@@ -29,7 +29,7 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-// The beginning of a long value, or all of it if requested.
+// The beginning of a long value; all of it if `all` is set.
 std::string short_text(const Json& value, bool all) {
   constexpr size_t kMost = 200;
   std::string text = text_of(value);
@@ -55,7 +55,7 @@ void print_tree(const Json& value, int indent, bool all) {
   }
 }
 
-// Optimiser files of a run's checkpoint, which have two or three times as many tensors as the
+// Whether this is the optimiser's file of a checkpoint, with two or three times the tensors of the
 // model.
 bool is_optimizer_file(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
@@ -77,8 +77,8 @@ void print_models(const Json& models) {
   }
 }
 
-// Tensors that are shown in one line: single numbers whose names begin alike, as the steps that an
-// optimiser counts for every parameter.
+// Tensors that share one line: single numbers whose names begin alike, such as an optimiser's step
+// counts of all parameters.
 struct TensorGroup {
   std::string name;
   std::vector<const Json*> rows;
@@ -121,7 +121,7 @@ void print_group(const TensorGroup& group, size_t width) {
   std::cout << "\n";
 }
 
-// With statistics each tensor has a separate line, because they differ.
+// Prints tensors in groups; with statistics, which differ, each on a separate line.
 void print_tensors(const Json& tensors) {
   if (tensors.empty()) return;
   const auto groups = grouped(tensors, !tensors.front().contains("nan"));
@@ -186,7 +186,7 @@ void print_folder(const Json& report, bool all) {
   }
 }
 
-// Warnings and the exit status; a folder has those of all its files.
+// Prints the warnings of all files, and sets the exit status.
 void conclude(const Json& files) {
   for (const Json& report : files) {
     if (report["suspicious"] != true) continue;
@@ -206,7 +206,7 @@ void conclude(const Json& files) {
   if (refused == 1) fail_data(first);
 }
 
-// With `--json` a refusal is an object as well.
+// Inspects a file or folder; with `--json` an Error becomes an object as well.
 Json inspect_any(const InspectCommand& options) {
   try {
     return inspect(options.path, options.inspect);

@@ -1,4 +1,4 @@
-// Commands that take several kinds of model: the flags and the functions of each kind.
+// The flags and functions of each kind, for commands that take several kinds of model.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// By Kind::name. A flag may apply to several kinds; one in no list applies to all.
+// The flags of each kind, by Kind::name. A flag may be in several lists; one in none is for all.
 using KindFlags = std::map<std::string, std::vector<CLI::Option*>>;
 
 // Throws a usage Error for a flag that is set and only applies to other kinds.
@@ -39,7 +39,7 @@ inline void check_kind(const Kind& kind, const KindFlags& flags) {
   }
 }
 
-// The row of a command's table of kinds, each of which has its `kind` first. Every kind has a row.
+// The row of a kind in a command's table, whose rows begin with `kind`; every kind has one.
 template <class Row, size_t N>
 const Row& row_of_kind(const Row (&rows)[N], const Kind& kind) {
   for (const Row& row : rows) {

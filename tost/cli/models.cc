@@ -1,4 +1,4 @@
-// tost models: the trained models that come with the program, and the card of each.
+// tost models: lists the trained models that come with the program, and shows their cards.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -69,7 +69,7 @@ void print_table(const std::vector<ShippedModel>& models) {
             << " photo.png\n";
 }
 
-// Every text of the card by its name; what else it holds is for --json.
+// Prints every text of the card with its name; only --json shows the rest of the card.
 void print_card(const ShippedModel& model) {
   const auto line = [](const std::string& key, const std::string& value) {
     std::cout << std::left << std::setw(12) << key << value << "\n";
@@ -86,7 +86,7 @@ void print_card(const ShippedModel& model) {
   }
 }
 
-// The intact ones; the others are reported on stderr.
+// Returns the models whose files are intact, and reports the others on stderr.
 std::vector<ShippedModel> intact(const std::vector<ShippedModel>& all) {
   std::vector<ShippedModel> models;
   for (const ShippedModel& model : all) {

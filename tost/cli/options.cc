@@ -95,7 +95,7 @@ bool read_number(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Each of these returns the error in a value, or "".
+// Each of these checks returns what is wrong with a value, or "".
 std::string text_error(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave this out." : "";
 }
@@ -116,7 +116,7 @@ std::string number_error(const std::string& text) {
 }
 
 void check_one(CLI::Option& option) {
-  // Flags without a value and settings of a table have no type.
+  // Only flags without a value, and settings that a table checks, have no type.
   const std::string type = option.get_type_name();
   const auto add = [&](std::string (*error_of)(const std::string&)) {
     option.check(CLI::Validator([error_of](std::string& text) { return error_of(text); }, ""));

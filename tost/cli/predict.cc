@@ -1,4 +1,4 @@
-// tost predict: labels and probabilities for image files and texts.
+// tost predict: prints labels and probabilities for image files and texts.
 #include <iomanip>
 #include <iostream>
 
@@ -61,11 +61,11 @@ void add_predict_command(CLI::App& app) {
   auto options = std::make_shared<PredictFlags>();
   PredictRequest& request = options->request;
   add_model_argument(*command, "checkpoint", request.file);
-  // Each kind states its input when it gets the wrong one.
+  // Pictures are optional here: each kind of model checks that it got its input.
   command->add_option("images", request.pictures, "JPEG or PNG files");
   auto flags = std::make_shared<KindFlags>();
   (*flags)["vision"] = {add_value(*command, "--batch", request.batch, "Images at a time")};
-  // Without allow_extra_args a text in brackets is one text, not a list.
+  // allow_extra_args is off, so that a text in brackets is one text and not a list.
   (*flags)["sequence"] = {
       command
           ->add_option("--text", request.texts,

@@ -30,19 +30,19 @@ std::atomic<bool> stop_requested{false};
 int exit_code = 0;
 
 extern "C" void on_stop_signal(int signal) {
-  // The second signal means that the user will not wait: end as if it had never been caught.
+  // After a second signal the program ends at once, as if it caught no signals.
   if (stop_requested.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
 }
 
-// A closed terminal may send several signals: to its programs, and once more by the shell.
+// Does not end the program, however often terminal and shell send the signal.
 extern "C" void on_hang_up(int) {
   stop_requested = true;
 }
 
-// The command that was meant, as far as the arguments got: for "see tost X --help".
+// The innermost subcommand that was parsed, for messages such as "see tost X --help".
 const CLI::App& deepest_command(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) return deepest_command(*command);
   return app;
@@ -53,7 +53,7 @@ std::string command_line_name(const CLI::App& command) {
   return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
 }
 
-// CLI11 only names unexpected arguments; a user needs to know the expected ones.
+// Explains unexpected arguments by naming the expected ones, which CLI11 does not.
 std::string explain_extras(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string word = extras.empty() ? "" : extras.front();
@@ -98,14 +98,14 @@ void build_commands(CLI::App& app) {
   check_flag_values(app);
 }
 
-// Memory that there is not, and sizes that no memory could have.
+// Whether memory was exhausted, or a size too large for any memory was requested.
 bool out_of_memory(const std::exception& error) {
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
          dynamic_cast<const std::length_error*>(&error) != nullptr;
 }
 
-// A sentence for exceptions of other libraries. Errors of the system are no mistake of this
-// program. Paths and threads have better sentences where they are used.
+// A sentence for exceptions of other libraries, which does not call errors of the system a mistake
+// of this program.
 std::string foreign_sentence(const std::exception& error) {
   if (auto sentence = parts.explain(error); !sentence.empty()) return sentence;
   if (out_of_memory(error)) return kNoMemory;
@@ -144,9 +144,8 @@ bool output_closed() {
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-// The exit code of a command that has printed all its output. If the reader has closed the pipe
-// (`tost ... | head`), SIGPIPE ends the program, as other programs, once the command's work is
-// done.
+// Returns the exit code of a command that has printed its output. If the reader has closed the pipe
+// (`tost ... | head`), SIGPIPE ends the program only now, after the command's work.
 int after_output(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
@@ -166,10 +165,11 @@ int run_program(int argc, char** argv, const ProgramParts& of_program) {
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
   try {
-    // A reader that closes the pipe must not end the work; see after_output().
+    // A reader that closes the pipe must not end the work before after_output().
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Returns freed blocks of this size to the system, so that resident memory is memory in use.
+    // Makes malloc return freed blocks of this size to the system, so that resident memory is in
+    // use.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     build_commands(app);
     app.parse(argc, argv);

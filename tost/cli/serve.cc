@@ -1,4 +1,4 @@
-// tost serve: models with an HTTP interface, and a page for browsers.
+// tost serve: serves models over HTTP, with a page for browsers.
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ struct ServeFlags {
   AppConfig app;
 };
 
-// NAME=FILE, or a file whose name without what follows its last dot names the model.
+// A model given as NAME=FILE, or as FILE, whose name without its extension names the model.
 struct NamedModel {
   std::string id, path;
 };
@@ -98,7 +98,7 @@ void raise_descriptor_limit(int64_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// From a file or the environment, never from a flag: others can read a program's arguments.
+// Reads the key from a file or the environment; a flag would be visible to other users.
 std::string read_key(const std::string& file) {
   std::string key;
   if (!file.empty()) {
@@ -127,7 +127,7 @@ void log_failure(LogLines& log, const std::exception& error) {
   log.add(json_text(nlohmann::json{{"error", error.what()}}));
 }
 
-// Writes sessions to the folder once they have been idle, until it is destroyed.
+// A thread that writes idle sessions to the folder.
 class Spiller {
  public:
   explicit Spiller(App& app) {
@@ -234,7 +234,7 @@ void run_serve(ServeFlags& o) {
   std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
             << std::endl;
   const Spiller spiller(app);
-  // Requests that wait for a client that hangs must not cost idle sessions.
+  // Saves idle sessions first, so that a client that hangs cannot prevent it.
   const auto save = [&app] {
     try {
       app.sessions.save_all();

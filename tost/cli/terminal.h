@@ -1,5 +1,5 @@
-// A line of progress that redraws itself on a terminal, and occasional plain lines in a pipe or
-// file. Everything goes to stderr, so that stdout has only results.
+// A line of progress on stderr that redraws itself on a terminal; occasional plain lines in a pipe
+// or file.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@ namespace tost {
 
 class ProgressLine {
  public:
-  // `quiet` shows nothing but messages.
+  // `quiet` shows no progress, only the lines of print().
   explicit ProgressLine(bool quiet);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // On a terminal: a bar and `text`, at most ten times a second. In a pipe: a line at once, every
-  // 15 seconds and at the end. Long text is cut to the terminal's width.
+  // Shows a bar and `text`, cut to the terminal's width, at most ten times a second; in a pipe a
+  // line at first, every 15 seconds and at the end.
   void update(int64_t done, int64_t total, const std::string& text);
-  // A line that stays, above the bar.
+  // Prints a line that stays above the bar.
   void print(const std::string& line);
   // Leaves the last state visible and ends the line.
   void finish();

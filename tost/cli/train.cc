@@ -1,4 +1,4 @@
-// tost train: a run from flags or a configuration file to a run folder, with progress.
+// tost train: trains a model by flags or a configuration file, and shows progress.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -39,7 +39,7 @@ struct TrainFlags {
   json flags = json::object();
 };
 
-// Progress on stderr; the result is printed by the command itself.
+// Shows progress on stderr; the command prints the result.
 class TrainView : public TrainListener {
  public:
   explicit TrainView(bool quiet) : quiet_(quiet), line_(quiet) {}
@@ -105,7 +105,7 @@ json read_values(const TrainFlags& options) {
   return merge(values, options.flags);
 }
 
-// `cpu_seconds`: of this process, while it trained.
+// The result as JSON; `cpu_seconds` is the processor time of this process while it trained.
 json to_json(const TrainResult& result, const TrainFlags& options, int64_t parameters,
              double cpu_seconds) {
   json report = TOST_MEMBERS(result, step, total_steps, interrupted, seconds);
@@ -125,7 +125,7 @@ std::string show_metric(const std::string& name, double value) {
   return format_text("%s %.4f", name.c_str(), value);
 }
 
-// "; 3 steps skipped, 1 rollback"; empty where nothing happened.
+// Describes events as "; 3 steps skipped, 1 rollback"; empty if there were none.
 std::string show_events(const RunEvents& events) {
   std::vector<std::string> parts;
   const auto add = [&](int64_t count, const char* one, const char* many) {
@@ -137,13 +137,13 @@ std::string show_events(const RunEvents& events) {
   return parts.empty() ? "" : "; " + join(parts, ", ");
 }
 
-// "epoch 4", or "step 250" of a run that is shorter than an epoch.
+// Formats a step as "epoch 4", or as "step 250" in a run that is shorter than an epoch.
 std::string show_time(int64_t step, int64_t steps_per_epoch) {
   if (steps_per_epoch < 1 || step < steps_per_epoch) return cat("step ", human_number(step));
   return cat("epoch ", (step - 1) / steps_per_epoch + 1);
 }
 
-// "best validation top-1 91.20 % (epoch 4), last 90.81 %".
+// Formats scores as "best validation top-1 91.20 % (epoch 4), last 90.81 %".
 std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
   if (!result.best) return "not evaluated";
   std::string text = "best ";
@@ -156,8 +156,7 @@ std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
   return text + ", last " + show_metric(result.metric, last->get<double>());
 }
 
-// The command that scores the run on data that did not select its weights, where there is such
-// data.
+// The command that scores the run on data that did not select its weights, if there are any.
 std::string next_command(const std::string& run) {
   const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
   return cat("tost eval ", quoted(run), " --data ", quoted(config.value("data", "")));
@@ -182,7 +181,7 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
             << ". Next: " << next_command(options.out) << "\n";
 }
 
-// The other processes, where torchrun has started several.
+// Connects to the other processes if torchrun has started several; else returns null.
 std::unique_ptr<Group> meet(TrainRun& run) {
   const std::optional<GroupPlace> place = place_from_environment();
   if (!place) return nullptr;
@@ -201,7 +200,7 @@ std::unique_ptr<Group> meet(TrainRun& run) {
   return group;
 }
 
-// Throws on one process, before anything is measured.
+// Refuses --minutes where it cannot be used, before anything is measured.
 void check_minutes(const TrainRun& run) {
   const auto check = [&] {
     if (run.group == nullptr && run.mode != RunMode::kResume) return std::string();
@@ -210,7 +209,7 @@ void check_minutes(const TrainRun& run) {
   run.group == nullptr ? check() : run.group->by_first(check);
 }
 
-// Sets max_steps; false where the user stopped it.
+// Sets max_steps to what fits in the minutes; returns false if the user stopped it.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   check_minutes(run);
   if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
@@ -226,7 +225,7 @@ bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   return true;
 }
 
-// Describes a new run of these settings, or refuses them; reads no data.
+// Prints a new run's complete settings, or refuses them, without reading data.
 void show_settings(const json& values) {
   const RunKind& kind = choose_run_kind(values);
   const PreparedRun run = kind.prepare(values, nullptr);
@@ -259,7 +258,7 @@ void run_train(const TrainFlags& options) {
                   : print_result(result, options, view.steps_per_epoch());
 }
 
-// Empty for a number of minutes that a run can last.
+// Why the text is no number of minutes that a run can last; empty if it is one.
 std::string why_no_minutes(const std::string& text) {
   double minutes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);
@@ -269,8 +268,8 @@ std::string why_no_minutes(const std::string& text) {
              : cat("'", text, "' is not a number from 0.05 to 1,000,000");
 }
 
-// Every setting once, with the widest range of all kinds that have it. The chosen kind checks the
-// value by its range.
+// Every setting once, with the widest range of all kinds that have it; the selected kind checks its
+// own range.
 std::vector<FieldInfo> widest_fields() {
   std::vector<FieldInfo> all;
   for (const RunKind& kind : run_kinds()) {
@@ -289,10 +288,10 @@ std::vector<FieldInfo> widest_fields() {
   return all;
 }
 
-// Flags write into `values`, which outlives the command. Returns them by the keys of the settings.
+// Adds flags that write into `values`, which must outlive the command; returns them by their keys.
 std::map<std::string, CLI::Option*> add_train_fields(CLI::App& command, nlohmann::json& values) {
   std::vector<FieldInfo> fields = widest_fields();
-  // --help lists flags in the order in which they were added.
+  // Sorts fields first, because --help lists flags in the order in which they are added.
   std::stable_sort(fields.begin(), fields.end(), [](const FieldInfo& a, const FieldInfo& b) {
     return train_place(a.key) < train_place(b.key);
   });

@@ -1,4 +1,4 @@
-// The help of `tost train`: settings in groups, for the kind of run that the other flags select.
+// The help of `tost train`: settings in groups, for the kind of run that other flags select.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// --help shows `usual`, --help-all also `rest`.
+// A group of settings: --help shows `usual`, --help-all also `rest`.
 struct TrainHeading {
   const char* title;
   std::vector<std::string> usual, rest;
@@ -94,7 +94,7 @@ std::string default_value(const RunKind& kind, const std::string& recipe, const 
   return show_setting(kind.usual(recipe).value(key, json()));
 }
 
-// A setting in the words of all kinds that have it.
+// A setting's field, with the choices and help texts of all kinds that have it.
 FieldInfo joined_field(const std::string& key) {
   FieldInfo joined;
   std::vector<std::string> nouns;
@@ -118,7 +118,7 @@ FieldInfo joined_field(const std::string& key) {
   return joined;
 }
 
-// "64", or "small 64, char 12" where the first recipes of the kinds differ.
+// A setting's default, "64", or "small 64, char 12" if the first recipes of the kinds differ.
 std::string joined_default(const std::string& key) {
   std::vector<std::string> values, parts;
   for (const RunKind& kind : run_kinds()) {
@@ -166,7 +166,7 @@ class TrainHelp : public CLI::Formatter {
     return results.empty() ? "" : results.back();
   }
 
-  // Nothing where the flags do not show it, or contradict each other.
+  // The kind of run that the flags select; null if they do not say, or contradict each other.
   const RunKind* selected_kind() const {
     json values = json::object();
     for (const char* key : {"recipe", "model", "from"}) {

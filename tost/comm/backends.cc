@@ -81,12 +81,12 @@ bool ends_within(c10d::Work& work, std::chrono::milliseconds turn) {
     work.wait(turn);
     return true;
   } catch (const std::exception&) {
-    // The turn is over, or the call has failed. The work of scattered sums never becomes complete,
-    // and throws at once.
+    // Either the turn is over, or the call has failed. A failed scattered sum throws at once,
+    // without ever being complete.
     if (std::chrono::steady_clock::now() - start < turn) throw;
     if (!work.isCompleted()) return false;
   }
-  // It ended as the turn did, so that the exception may be that of the turn.
+  // The call ended while the turn timed out: this wait gives its result.
   work.wait(turn);
   return true;
 }

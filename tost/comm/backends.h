@@ -1,4 +1,4 @@
-// The backends of c10d by which a Group sends tensors. Only for sources and tests of this folder.
+// The backends of c10d by which a Group sends tensors; only this folder includes this header.
 #pragma once
 
 #include <chrono>
@@ -34,10 +34,10 @@ BackendPtr (*&gpu_backend())(const BackendPlace&);
 std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
                             const std::string& value);
 
-// Waits for `work`, at most so long; false where it runs on. Throws its error.
+// Waits for `work`, at most `turn`; false if it is still running. Throws its error.
 bool ends_within(c10d::Work& work, std::chrono::milliseconds turn);
 
-// Names that torch 2.15 changed.
+// Calls of c10d whose names torch 2.15 changed.
 WorkPtr reduce_scatter(c10d::Backend& backend, at::Tensor& part, at::Tensor& x);
 WorkPtr all_gather(c10d::Backend& backend, at::Tensor& x, at::Tensor& part);
 

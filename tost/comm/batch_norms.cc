@@ -12,7 +12,7 @@ using torch::autograd::variable_list;
 
 thread_local Group* batch_norm_group = nullptr;
 
-// [1, C, 1, ...] like z.
+// Reshapes values [C] to [1, C, 1, ...] with as many dimensions as z.
 Tensor over_channels(const Tensor& values, const Tensor& z) {
   std::vector<int64_t> sizes(size_t(z.dim()), 1);
   sizes[1] = z.size(1);

@@ -10,7 +10,7 @@
 namespace tost {
 
 // While in scope, batch norms of this thread's forward passes take their statistics from the parts
-// that all processes of `group` hold. Null: from what this process holds.
+// of all processes of `group`, with a null group from that of this process.
 class BatchNormScope {
  public:
   explicit BatchNormScope(Group* group);
@@ -29,22 +29,22 @@ struct BatchMoments {
   int64_t rows = 0;              // of a channel, on all processes
 };
 
-// weight (z - mean) / sqrt(variance + eps) + bias of z [B, C, ...], with the moments of the rows of
-// all processes, and its gradient.
+// Batch norm weight (z - mean) / sqrt(variance + eps) + bias of z [B, C, ...], differentiable, with
+// the moments over the rows of all processes.
 torch::Tensor synced_batch_norm(Group& group, const torch::Tensor& z, const torch::Tensor& weight,
                                 const torch::Tensor& bias, double eps, BatchMoments& moments);
 
-// Running statistics of batch norms after a step, as one process would have them that computes the
-// step's batches one after the other.
+// Updates the running statistics of batch norms as if one process computed the batches of the step
+// one after the other.
 class RunningStatistics {
  public:
-  // For all batch norms below `module`. Both outlive it.
+  // Takes all batch norms below `module`; group and module must outlive this object.
   RunningStatistics(Group& group, const torch::nn::Module& module);
 
   bool empty() const { return norms_.empty(); }
   void begin();  // a step
   void before_batch();
-  // `later`: batches of the step that come after this one. `counts`: this process speaks for it.
+  // `later` counts the step's batches after this one. `counts` is set by one process of a batch.
   void after_batch(int64_t later, bool counts);
   void finish(int64_t batches);  // a step of so many batches on all processes
 

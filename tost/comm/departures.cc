@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An entry of the board begins with one of these.
+// The first character of an entry of the board.
 constexpr char kHere = 'h', kKnows = 'k', kUsage = 'u', kData = 'd';
-// Time in which the others must answer.
+// The time within which other processes must answer on the board.
 constexpr std::chrono::seconds kPatience{8};
 
 ErrorKind kind_of(char mark) {
@@ -30,7 +30,7 @@ bool Departures::leave(const Error& reason) {
     board_->post(
         rank_, (reason.kind() == ErrorKind::kUsage ? kUsage : kData) + std::string(reason.what()));
   } catch (const std::exception&) {
-    // The others then see a broken connection.
+    // Ignored: the other processes then see a broken connection.
   }
   return true;
 }
@@ -43,7 +43,7 @@ bool Departures::any() {
   }
 }
 
-// Throws ReportedElsewhere where one of them reports an error.
+// Throws ReportedElsewhere if an entry of another process reports an error.
 Departures::Present Departures::read_board() {
   Present present{.missing = {}, .first = rank_};
   for (int64_t rank = world_ - 1; rank >= 0; --rank) {
@@ -61,7 +61,7 @@ Departures::Present Departures::read_board() {
   return present;
 }
 
-// Rank 0 may serve the board, which the others read.
+// Rank 0 may serve the board, so it waits until the others have read it.
 void Departures::wait_for_peers() {
   board_->post(rank_, std::string(1, kKnows));
   const auto end = Clock::now() + kPatience;

@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// Memory that all processes share. Both may throw.
+// A table of texts that all processes share. Both functions may throw.
 class DepartureBoard {
  public:
   virtual ~DepartureBoard() = default;
@@ -25,15 +25,15 @@ class Departures {
   Departures(std::unique_ptr<DepartureBoard> board, int64_t rank, int64_t world)
       : board_(std::move(board)), rank_(rank), world_(world) {}
 
-  // This process leaves with an Error that it reports to the user; false where it left already.
-  // Never throws.
+  // Announces that this process leaves with an Error that it reports to the user; false if it has
+  // left already. Never throws.
   bool leave(const Error& reason);
 
   // Whether any process has announced that it leaves. Never throws.
   bool any();
 
-  // A connection broke or a call timed out. Finds the lost processes: every process that still runs
-  // answers on the board within seconds. Throws ReportedElsewhere where another process reports it,
+  // Called after a broken connection or a timeout. Finds the lost processes: those that do not
+  // answer on the board within seconds. Throws ReportedElsewhere where another process reports it,
   // else a data Error that names the lost ranks.
   [[noreturn]] void lost(const std::string& what);
 

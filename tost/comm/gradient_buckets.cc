@@ -76,7 +76,7 @@ void GradientBuckets::add_bucket(std::vector<Slot> slots, int64_t length) {
   buckets_.push_back(std::move(bucket));
 }
 
-// Gradients have the strides of their parameters, also where these are not contiguous.
+// A gradient has the strides of its parameter, also if that is not contiguous.
 void GradientBuckets::attach(const Bucket& bucket) {
   for (const Slot& slot : bucket.slots) {
     const Tensor& p = parameters_[slot.parameter];

@@ -20,8 +20,8 @@ struct BucketOptions {
 // first, as backward gives gradients, and are sent in this order on every process.
 class GradientBuckets {
  public:
-  // A parameter's elements within its bucket, whose length is a multiple of the processes times
-  // kAligned elements, as is the beginning of every parameter.
+  // A parameter's elements within its bucket. A bucket's length is a multiple of kAligned times the
+  // number of processes; each parameter begins at a multiple of kAligned.
   struct Slot {
     size_t parameter;
     int64_t begin, count;
@@ -38,15 +38,15 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Before the batches of a step: gradients are zero.
+  // Sets gradients to zero, before the batches of a step.
   void begin();
-  // The next backward is the step's last: buckets are sent as soon as they are full.
+  // Announces the step's last backward, during which buckets are sent as soon as they are full.
   void arm();
-  // Sends the rest and waits. Gradients are then sums over the processes; those that no process
-  // has touched are undefined.
+  // Sends the remaining buckets and waits. Gradients are then sums over the processes; a gradient
+  // that no process computed is undefined.
   void finish();
 
-  // After finish(): the 2-norm of all gradients, the same bits on every process, and with or
+  // The 2-norm of all gradients, after finish(). It has the same bits on every process, with and
   // without `scatter`.
   double norm();
 

@@ -27,7 +27,7 @@ using torch::Tensor;
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// The first sentence, without the place in gloo's sources that it begins with.
+// The first sentence of an exception of gloo, without the source line that it begins with.
 std::string reason_of(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
@@ -72,8 +72,8 @@ StorePtr open_store(const GroupPlace& place, double timeout) {
   }
 }
 
-// The store's calls wait for ever where the network is cut: c10d sets no limit to their sockets.
-// What this process sends there must be acknowledged within `timeout`.
+// c10d sets no timeout on the store's sockets, so its calls would wait for ever after the network
+// is cut. Sets one: the store must acknowledge what this process sends within `timeout`.
 void limit_silence(int64_t port, double timeout) {
   constexpr int kFiles = 1024;  // it was opened early
   const auto milliseconds = static_cast<unsigned>(std::min(timeout * 1000, 4e9));
@@ -88,7 +88,7 @@ void limit_silence(int64_t port, double timeout) {
   }
 }
 
-// The store as the board on which processes announce why they leave.
+// The board on which processes announce why they leave, held in c10d's store.
 class StoreBoard : public DepartureBoard {
  public:
   explicit StoreBoard(StorePtr store) : store_(std::move(store)) {}
@@ -129,17 +129,17 @@ struct Group::Impl {
   ~Impl() {
     if (nccl) abort_nccl();
     if (!broken) return;
-    // Their destructors would wait for the timeout of unfinished calls.
+    // Not destroyed, because their destructors would wait for unfinished calls.
     (void)gloo.release();
     (void)nccl.release();
   }
 
-  // Aborts running work on the GPU, which may wait for a lost process.
+  // Aborts work on the GPU that may wait for a lost process.
   void abort_nccl() noexcept {
     try {
       nccl->abort();
     } catch (const std::exception&) {
-      // Ignored: this process ends anyway.
+      // Ignored, because this process ends anyway.
     }
   }
 
@@ -169,7 +169,7 @@ struct Group::Impl {
     wait([&] { return ends_within(*work, kTurn); });
   }
 
-  // On this thread, not in the queue of the GPU: that would wait for a lost process for ever.
+  // Waits on this thread, because the queue of the GPU would wait for a lost process for ever.
   void wait_for_nccl(const WorkPtr& work) {
     constexpr std::chrono::microseconds kPause{50};
     const auto start = Clock::now();
@@ -185,19 +185,19 @@ struct Group::Impl {
     });
   }
 
-  // False; throws where the wait has taken too long.
+  // Returns false, or throws if the wait has taken too long.
   bool in_time(Clock::time_point start) const {
     if (Clock::now() - start < milliseconds_of(place.timeout)) return false;
     throw std::runtime_error(cat("nothing came within ", place.timeout, " s"));
   }
 
-  // Until `done`, which polls for about one turn.
+  // Waits until `done` returns true; each call of it polls for about one turn.
   template <typename Done>
   void wait(Done done) {
     const auto start = Clock::now();
     try {
       while (!done()) {
-        // A process may wait for one that is there, which has left after another.
+        // The process that this one waits for may have left because a third one is lost.
         if (departures->any())
           throw std::runtime_error("another process has left, or cannot be reached");
       }
@@ -207,7 +207,7 @@ struct Group::Impl {
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // On a thread, because NCCL's first call waits for all processes without a timeout.
+  // Connects on another thread: NCCL's first call waits for all processes without a timeout.
   void connect(torch::Device device) {
     using Opened = std::pair<BackendPtr, WorkPtr>;
     gpu = device;

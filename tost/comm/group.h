@@ -1,4 +1,4 @@
-// The processes that train one run together, over c10d, whose headers are not included here.
+// The processes that train one run together, connected by c10d.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct GroupPlace {
   int64_t local_rank = 0;    // among the processes of this machine
 };
 
-// The place from torchrun's environment variables; nothing where torchrun did not start this
-// process. Throws a usage Error for variables that contradict each other.
+// Reads the place from torchrun's environment variables; returns nothing if torchrun did not start
+// this process. Throws a usage Error for variables that contradict each other.
 std::optional<GroupPlace> place_from_environment();
 
-// A name of torchrun's launch. Its first attempt draws the name and stores it in the agent's store
-// for later attempts; empty without such a store.
+// The name of torchrun's launch, which its first attempt draws and stores in the agent's store for
+// later attempts; empty without such a store.
 std::string launch_from_environment();
 
 constexpr double kDefaultPeerTimeout = 600;  // seconds
@@ -38,13 +38,13 @@ constexpr double kDefaultPeerTimeout = 600;  // seconds
 // Whether this program can send tensors from GPU to GPU.
 bool built_with_nccl();
 
-// Every call below is made by all processes in the same order, one at a time. If a process fails or
-// misses the timeout, the others throw a data Error that names it. Tensors are dense and
-// contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go over Gloo as copies in
-// the host's memory, and after connect_gpus() over NCCL.
+// All processes must make the calls below in the same order, one at a time. If one fails or misses
+// the timeout, the others throw a data Error that names it. Tensors are dense and contiguous; those
+// of one call are all on the CPU or all on a GPU. Tensors on a GPU go over NCCL after
+// connect_gpus(), else over Gloo as copies in the host's memory.
 class Group {
  public:
-  // Waits for the others, at most `timeout` seconds.
+  // Waits until all processes are connected, at most `timeout` seconds.
   Group(const GroupPlace& place, double timeout);
   ~Group();
   Group(const Group&) = delete;
@@ -56,21 +56,21 @@ class Group {
   bool first() const { return rank() == 0; }
   void set_timeout(double seconds);
   // Connects the GPUs of the processes over NCCL, which the program must have; after set_timeout().
-  // This one has `gpu`, which no other process uses.
   void connect_gpus(torch::Device gpu);
 
-  // The sum over the processes, in place. It has the same bits on every process, and on the CPU
-  // also in every run with as many processes.
+  // Replaces x by its sum over the processes, with the same bits on each, and on the CPU in every
+  // run with as many processes.
   void sum(const torch::Tensor& x);
-  // Begins such a sum; `x` is ready when the function that is returned has been called.
+  // Begins such a sum. Calling the returned function waits until `x` is ready.
   std::function<void()> begin_sum(const torch::Tensor& x);
-  // x of process 0, in place.
+  // Replaces x by that of process 0.
   void broadcast(const torch::Tensor& x);
-  // [world, ...]: x of every process.
+  // Returns x of every process as [world, ...].
   torch::Tensor gather(const torch::Tensor& x);
-  // Part `rank` of the sum of x [world * n], on the CPU as sum() has it bit for bit; `part` is [n].
+  // Begins to write part `rank` of the sum of x [world * n] to `part` [n], on the CPU as sum()
+  // does.
   std::function<void()> begin_scatter_sum(const torch::Tensor& part, const torch::Tensor& x);
-  // The parts [n] of all processes, one after the other, into x [world * n].
+  // Gathers the parts [n] of all processes, one after the other, in x [world * n].
   void gather_parts(const torch::Tensor& x, const torch::Tensor& part);
 
   std::string broadcast_text(const std::string& text);
@@ -78,8 +78,8 @@ class Group {
 
   // Whether any process passes true.
   bool any(bool flag);
-  // `work`, on every process. Where it throws on one or more, it throws on all: on process 0 the
-  // Error of the lowest rank, on others ReportedElsewhere.
+  // Runs `work` on every process. If it throws on any, this throws on all: on process 0 the Error
+  // of the lowest rank that failed, on others ReportedElsewhere.
   void together(const std::function<void()>& work);
   // Runs `work` on process 0 only and returns its result on all; its Error as in together().
   std::string by_first(const std::function<std::string()>& work);
@@ -87,8 +87,8 @@ class Group {
   // Whether a process was lost; all further calls then fail.
   bool broken() const;
 
-  // Reports to the others why this process leaves, before it does; false where they know already.
-  // Never throws.
+  // Reports to the others why this process is about to leave; false if it has reported that
+  // already. Never throws.
   bool leave(const Error& reason);
 
   // A new group of the processes of the same `color`, in the same order of ranks. Its sums may

@@ -1,4 +1,4 @@
-// The place of this process from torchrun's environment variables.
+// Finds the place of this process in torchrun's environment variables.
 #include <charconv>
 #include <cstdlib>
 #include <random>
@@ -25,7 +25,7 @@ int64_t number_of(const char* name, int64_t low, int64_t high) {
              high, "; start the run with torchrun, which sets it.");
 }
 
-// How often torchrun has started the run again.
+// The number of times that torchrun has restarted the run.
 int64_t restarts_from_environment() {
   return variable("TORCHELASTIC_RESTART_COUNT").empty()
              ? 0

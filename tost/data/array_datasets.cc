@@ -1,4 +1,4 @@
-// The sets that are read into memory whole: idx files (MNIST) and CIFAR.
+// Reads idx files (MNIST) and CIFAR, which are held in memory as a whole.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -93,7 +93,7 @@ std::vector<std::string> prefixes(const std::string& split) {
   return {"validation", "val"};
 }
 
-// "" if the split has no file of this kind ("images-idx3", "labels-idx1").
+// The file of a kind ("images-idx3", "labels-idx1") for a split; "" if there is none.
 std::string find_file(const std::string& directory, const std::string& split,
                       const std::string& kind) {
   for (const std::string& prefix : prefixes(split)) {
@@ -147,7 +147,7 @@ std::unique_ptr<ImageDataset> open_idx(const std::string& directory, const std::
     fail_data("'", image_path, "' holds ", images.dims[0], " pictures, but '", label_path,
               "' holds ", labels.dims[0], " labels.");
   }
-  // The classes are those of the training labels, so that all splits agree on their number.
+  // Takes the classes from the training labels, so that all splits have the same number.
   const std::string train_labels = find_file(directory, "train", "labels-idx1");
   uint8_t last = *std::max_element(labels.values.begin(), labels.values.end());
   if (split != "train" && !train_labels.empty()) {

@@ -17,8 +17,8 @@ double side(int64_t pixels) {
   return static_cast<double>(pixels);
 }
 
-// A part of the configured area and aspect; if none fits in ten attempts, the largest central one
-// whose aspect ratio is in range.
+// Draws a part of the configured area and aspect ratio; if none fits in ten attempts, returns the
+// largest central one whose aspect ratio is in range.
 Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& config,
                 Random& random) {
   const double area = side(image_width) * side(image_height);
@@ -44,7 +44,7 @@ Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& 
   return {(image_width - width) / 2, (image_height - height) / 2, width, height};
 }
 
-// The picture shifted by up to `pad` pixels, with black borders.
+// Shifts a picture by up to `pad` pixels, with black borders.
 Image shift_randomly(const Image& image, int64_t pad, Random& random) {
   const int64_t dy = random.below(2 * pad + 1) - pad;
   const int64_t dx = random.below(2 * pad + 1) - pad;
@@ -72,7 +72,7 @@ Image color_jitter(Image image, double strength, Random& random) {
   return image;
 }
 
-// Random erasing with one rectangle of normal noise a pixel and channel.
+// Random erasing: replaces a rectangle by normal noise for each pixel and channel.
 void erase(int64_t channels, int64_t size, Random& random, float* to) {
   const double area = side(size) * side(size);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -97,7 +97,7 @@ bool in_unit(double value) {
   return value >= 0 && value <= 1;
 }
 
-// The data set's mean colour, as timm fills.
+// The colour with which timm fills: the mean of the normalisation.
 std::vector<uint8_t> fill_color(const Preprocess& p) {
   std::vector<uint8_t> fill(static_cast<size_t>(p.channels), 0);
   for (size_t c = 0; c < p.mean.size(); ++c) {
@@ -106,7 +106,7 @@ std::vector<uint8_t> fill_color(const Preprocess& p) {
   return fill;
 }
 
-// The filter of a name that may also be "random".
+// The filter of this name, drawn if it is "random".
 Filter random_filter(const std::string& name, Random& random) {
   if (name != "random") return filter_from_name(name);
   return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;
@@ -187,7 +187,7 @@ namespace {
 constexpr double kMaxLevel = 10;
 constexpr double kTranslateShare = 0.45;  // of the side, at the highest level
 
-// What an operation gets: the level as a share of the highest, and how to choose.
+// The arguments of an operation: its level as a share of the highest, and random choices.
 struct Call {
   const Image& image;
   double share;

@@ -1,4 +1,4 @@
-// Training augmentation of one picture, as in the official recipe (timm 0.4.12 and DeiT), plus
+// Augments a picture for training as the official recipe (timm 0.4.12 and DeiT) does, and by
 // pad-and-crop, which is usual for small pictures. Free of torch.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tost {
 
-// timm's "rand-m9-mstd0.5-inc1": each of `layers` operations is drawn from 15 and applied with
-// probability 0.5 at a magnitude from N(magnitude, noise), clipped to 0..10.
+// timm's "rand-m9-mstd0.5-inc1": draws `layers` of 15 operations, and applies each with probability
+// 0.5 at a magnitude from N(magnitude, noise), clipped to 0..10.
 struct RandAugmentConfig {
   int64_t layers = 0;  // 0: off; the official recipe uses 2
   double magnitude = 9;
@@ -20,10 +20,9 @@ struct RandAugmentConfig {
 };
 
 struct AugmentConfig {
-  // "none": as in evaluation. "pad": evaluation's picture, padded with `pad` black pixels a side
-  // and cropped back at a random place. "random": a part with an area of min_scale..max_scale of
-  // the picture and an aspect ratio of min_ratio..max_ratio (log-uniform), resized to the input
-  // size.
+  // "none" crops as in evaluation. "pad" adds `pad` black pixels on each side of evaluation's
+  // picture, and crops it back at a random place. "random" resizes a part with an area of
+  // min_scale..max_scale of the picture and an aspect ratio of min_ratio..max_ratio (log-uniform).
   std::string crop = "pad";
   int64_t pad = 4;
   double min_scale = 0.08;
@@ -33,10 +32,10 @@ struct AugmentConfig {
   std::string interpolation = "bicubic";  // of "random": bilinear, bicubic, or random (either)
   double flip = 0.5;                      // probability of a horizontal flip
   RandAugmentConfig rand_augment;
-  // Brightness, contrast and saturation, each by a factor of 1 - x .. 1 + x, in random order.
-  // Superseded by RandAugment where that is on, as in timm.
+  // Changes brightness, contrast and saturation by factors of 1 - x .. 1 + x, in random order.
+  // RandAugment turns it off, as in timm.
   double color_jitter = 0;
-  // Probability of replacing a rectangle (2..33 % of the area, aspect 0.3..3.3) by normal noise.
+  // The probability of replacing a rectangle (2..33 % of the area, aspect 0.3..3.3) by noise.
   double erase = 0;
 };
 
@@ -46,10 +45,10 @@ void check_augment(const AugmentConfig& config);
 class Augmenter {
  public:
   Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
-  // Writes [channels, size, size]. A pure function of the picture and the state of `random`.
+  // Writes the input [channels, size, size], a function of the picture and the state of `random`.
   void operator()(const Image& image, Random& random, float* to) const;
 
-  // The geometric and colour part only: the 8-bit picture before normalisation and erasing.
+  // Returns the 8-bit picture before normalisation and erasing.
   Image augment(const Image& image, Random& random) const;
 
  private:
@@ -61,7 +60,7 @@ class Augmenter {
   Normalizer normalize_;
 };
 
-// How operations of RandAugment (timm's "increasing" ones, with its magnitudes) fill and resample.
+// How operations of RandAugment (timm's "increasing" set, with its magnitudes) fill and resample.
 struct OpContext {
   std::vector<uint8_t> fill;              // for pixels from outside, one value a channel
   std::string interpolation = "bicubic";  // or bilinear, or random
@@ -70,8 +69,8 @@ struct OpContext {
 // The 15 operations, in timm's order.
 const std::vector<std::string>& rand_augment_ops();
 
-// One operation at a level of 0..10; random chooses signs and, for `random`, the interpolation.
-// A usage Error for an unknown name.
+// Applies an operation at a level of 0..10; `random` draws signs and, if it is "random", the
+// interpolation. Throws a usage Error for an unknown name.
 Image apply_rand_augment_op(const std::string& op, double level, const Image& image,
                             const OpContext& context, Random& random);
 
@@ -96,13 +95,13 @@ struct BatchShape {
   int64_t images, channels, height, width;
 };
 
-// Mixes picture i with picture B-1-i in place and returns the weight of each picture's label: the
-// mixup coefficient, or for cutmix the share of the area that remains. 1: nothing was mixed.
-// images: [B, C, H, W].
+// Mixes picture i of images [B, C, H, W] with picture B-1-i in place. Returns the weight of each
+// picture's label: the mixup coefficient, or for cutmix the share of the area that remains; 1 if
+// nothing was mixed.
 double mix_batch(const MixConfig& config, Random& random, const BatchShape& shape, float* images);
 
-// targets [B, classes]: label_weight on label i, the rest on label B-1-i, after smoothing each
-// one-hot row to 1 - s + s/K and s/K. Every row sums to 1.
+// Writes targets [B, classes]: label_weight on label i, the rest on label B-1-i, with each one-hot
+// row smoothed to 1 - s + s/K and s/K. Every row sums to 1.
 void soft_targets(const std::vector<int64_t>& labels, int64_t classes, double label_weight,
                   double smoothing, float* targets);
 

@@ -1,4 +1,4 @@
-// Which batches of a run, and which rows of them, belong to one of its processes. Free of torch.
+// The batches of a run, and the rows of a batch, that one process computes. Free of torch.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@ namespace tost {
 struct BatchShare {
   int64_t per_step = 1;
   int64_t rank = 0, world = 1;
-  // Processes that hold the same rows, each a part of their tokens, are one of the above.
+  // Processes that divide the tokens of the same rows count as one process above.
   int64_t token_part = 0, token_parts = 1;
 
-  // Number of processes that share a batch, and the index of this one among them.
+  // The number of processes that share a batch, and the index of this one among them.
   int64_t parts() const { return std::max<int64_t>(1, world / per_step); }
   int64_t part() const { return rank % parts(); }
   // `batch` counts from the beginning of an epoch.
   bool is_local(int64_t batch) const {
     return batch % per_step % std::min(world, per_step) == rank / parts();
   }
-  // The first of this process's batches from `batch` on.
+  // The first batch of this process from `batch` on.
   int64_t next(int64_t batch) const {
     while (!is_local(batch)) ++batch;
     return batch;

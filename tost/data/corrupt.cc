@@ -37,14 +37,14 @@ std::vector<double> gaussian(double deviation) {
   return weights;
 }
 
-// The border pixel is repeated by the mirror, which keeps the mean of the picture.
+// Mirrors an index at the border and repeats the border pixel, which keeps the picture's mean.
 int64_t mirrored(int64_t i, int64_t n) {
   const int64_t period = 2 * n;
   const int64_t at = ((i % period) + period) % period;
   return at < n ? at : period - 1 - at;
 }
 
-// Along one direction: `count` values `stride` apart, from every start.
+// Blurs one line: `count` values that are `stride` apart.
 void blur_line(const double* from, double* to, int64_t count, int64_t stride,
                const std::vector<double>& weights) {
   const auto reach = static_cast<int64_t>(weights.size() / 2);

@@ -1,4 +1,4 @@
-// Corruptions of a picture, to measure the robustness of a classifier. Free of torch.
+// Corrupts a picture, to measure the robustness of a classifier. Free of torch.
 #pragma once
 
 #include <array>
@@ -34,12 +34,12 @@ struct Corruption {
   bool operator==(const Corruption&) const = default;
 };
 
-// A usage Error for an unknown kind (nearest offered) or a strength that does not exist.
+// Throws a usage Error for an unknown kind (with the nearest one) or strength.
 void check_corruption(const Corruption& corruption);
 
-// The damaged picture, of the same size and channels. A pure function of its arguments; the noise
-// and the square's place depend only on (seed, index), so that a stronger corruption has the same
-// pattern. An inactive corruption returns the picture unchanged.
+// Returns the corrupted picture, of the same size and channels. Noise and the square's place depend
+// only on (seed, index), so that a stronger corruption has the same pattern. An inactive corruption
+// changes nothing.
 Image corrupt(const Image& image, const Corruption& corruption, uint64_t seed, int64_t index);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-// Labelled pictures, and the one function that opens any supported set of them.
+// Sets of labelled pictures, and the function that opens any of them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// The names of the parts of a data set.
+// The names of a data set's splits.
 inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 // The stream of random numbers of a split of generated data.
@@ -30,7 +30,7 @@ class ImageDataset {
   virtual Image image(int64_t i) const = 0;    // may throw a data Error naming the file
   virtual std::string name(int64_t i) const = 0;
 
-  // Ground truth per pixel, one channel of image(i)'s size: 0 background, else class + 1.
+  // The true class of each pixel, one channel of image(i)'s size: 0 background, else class + 1.
   virtual bool has_mask() const { return false; }
   virtual Image mask(int64_t i) const;  // a usage Error where there is none
 
@@ -39,16 +39,15 @@ class ImageDataset {
   virtual int64_t side() const { return 0; }  // height and width if they are all equal, else 0
 };
 
-// Selects data. `seed`, `side`, `train_size` and `test_size` are those of the generated set
-// `shapes`.
+// Selects a data set. `seed`, `side`, `train_size` and `test_size` are for the generated `shapes`.
 struct DataSpec {
   std::string path = "shapes";  // a directory, or "shapes"
   std::string format = "auto";  // auto, idx, cifar10, cifar100, folder, shapes
-  // Where the data has no validation split, this share of its training pictures becomes one (drawn
-  // by a fixed seed, the same for every run, and then not trained on). -1: 5 %, at most 5,000
-  // pictures. 0: none, all training pictures are trained on. Ignored where the data has one.
+  // The share of the training pictures that becomes the validation split if the data have none. It
+  // is drawn by a fixed seed, so it is the same in every run, and is not trained on. -1: 5 %, at
+  // most 5,000 pictures. 0: no validation split.
   double holdout = -1;
-  // Decoded pictures of folders and of `shapes` are cached up to this many bytes.
+  // The limit in bytes for cached decoded pictures of folders and of `shapes`.
   int64_t cache_bytes = int64_t{512} << 20;
   uint64_t seed = 0;
   int64_t side = 32;
@@ -70,13 +69,13 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
 // The splits that open_image_dataset can open, in the order train, validation, test.
 std::vector<std::string> image_dataset_splits(const DataSpec& spec);
 
-// "auto", and the formats in the order above.
+// The names of formats: "auto", then those above in their order.
 std::vector<std::string> image_formats();
 
-// The format `auto` resolves to for this path (or spec.format where it is set).
+// The format that `auto` finds for this path, or spec.format if it is not "auto".
 std::string image_dataset_format(const DataSpec& spec);
 
-// Pictures of one size held decoded in memory: idx and CIFAR.
+// Decoded pictures of one size in memory, as idx files and CIFAR hold them.
 struct MemoryImages {
   std::string format;
   int64_t width = 0;
@@ -90,7 +89,7 @@ struct MemoryImages {
 
 class MemoryDataset : public ImageDataset {
  public:
-  // Lengths must agree and labels must be below classes.size(); the readers have checked both.
+  // The readers have checked that lengths agree and labels are below classes.size().
   explicit MemoryDataset(MemoryImages data);
 
   int64_t size() const override { return static_cast<int64_t>(data_.labels.size()); }
@@ -106,7 +105,8 @@ class MemoryDataset : public ImageDataset {
   MemoryImages data_;
 };
 
-// Readers; `directory` holds the files, `split` is "train", "validation" or "test".
+// The readers of idx files and CIFAR: `directory` holds the files, `split` is "train", "validation"
+// or "test".
 bool has_idx_split(const std::string& directory, const std::string& split);
 std::unique_ptr<ImageDataset> open_idx(const std::string& directory, const std::string& split);
 

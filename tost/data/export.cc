@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A class name as a folder name: no separators, nothing hidden.
+// Makes a folder name of a class name, without separators and not hidden.
 std::string folder_name(const std::string& class_name) {
   std::string name = class_name;
   for (char& c : name) {
@@ -26,7 +26,7 @@ std::string folder_name(const std::string& class_name) {
   return name.empty() || name[0] == '.' ? "_" + name : name;
 }
 
-// "a/b/" names the same folder as "a/b".
+// Removes slashes at the end: "a/b/" names the same folder as "a/b".
 fs::path without_slashes(fs::path path) {
   while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
   return path;

@@ -21,9 +21,9 @@ struct ExportOptions {
   std::function<bool()> stop;  // called before every picture, some samples or a MiB of text
 };
 
-// A folder that is renamed to OUT when it is complete, and is removed otherwise. It is made in a
-// new folder next to OUT, so that no existing file changes, and has the usual permissions. Throws a
-// usage Error if OUT exists and is not an empty folder.
+// A folder that is renamed to OUT when it is complete, and is removed otherwise. It is written next
+// to OUT, so that no existing file changes, and has the usual permissions. Throws a usage Error if
+// OUT exists and is not an empty folder.
 class NewFolder {
  public:
   explicit NewFolder(std::filesystem::path out);
@@ -38,11 +38,10 @@ class NewFolder {
   std::filesystem::path out_, holder_, path_;
 };
 
-// Writes OUT/CLASS/000012.png, numbered by index: an image folder that open_image_dataset reads.
-// `count`: the first pictures (-1: all). `masks`: also OUT-masks/CLASS/000012.png, 0 background,
-// else class + 1. Returns the pictures' paths. Throws a usage Error if `out` exists and is not
-// empty, and if masks are requested of a data set without them; a data Error for a file that cannot
-// be written.
+// Writes the first `count` pictures (-1: all) as OUT/CLASS/000012.png, numbered by index, for
+// open_image_dataset. With `masks` also writes OUT-masks/CLASS/000012.png: 0 background, else class
+// + 1. Returns the pictures' paths. Throws a usage Error if `out` exists and is not empty, or the
+// data set has no masks to write, and a data Error for a file that cannot be written.
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
                                              int64_t count = -1, bool masks = false,
                                              const ExportOptions& options = {});
@@ -60,7 +59,7 @@ struct SequenceExport {
 SequenceExport export_listops(const SequenceSpec& spec, const std::string& out,
                               const ExportOptions& options = {});
 
-// Progress is in bytes of text.
+// Options of export_tokens(), whose progress counts bytes of text.
 struct TokenExportOptions : ExportOptions {
   TokenFormat format = TokenFormat::kNanoGpt;
 };
@@ -70,16 +69,16 @@ struct TokenExport {
   std::map<std::string, int64_t> tokens, bytes;  // by split
 };
 
-// Writes OUT/{train,val,test}.bin for existing splits, and OUT/tokenizer.json: a NewFolder that
-// open_text reads. Returns nothing if `stop` ended it. Throws a usage Error if the text's path
-// holds tokens already, or the vocabulary does not fit 16 bits; those of NewFolder and open_text;
-// and a data Error for a file that cannot be written.
+// Writes OUT/{train,val,test}.bin for existing splits, and OUT/tokenizer.json, for open_text.
+// Returns nothing if `stop` ended it. Throws a usage Error if the text's path holds tokens already,
+// or the vocabulary does not fit 16 bits; those of NewFolder and open_text; and a data Error for a
+// file that cannot be written.
 std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
                                          const TokenExportOptions& options = {});
 
-// The end, after about `wanted` bytes of `text`, of a part that can be encoded separately without
-// changing a token: between an ASCII space or newline and a character before it that is no white
-// space. The text's end where there is no such position.
+// Finds a place, after about `wanted` bytes of `text`, at which the text can be cut without
+// changing a token: between a character that is no white space and an ASCII space or newline.
+// Returns the text's end if there is none.
 size_t stretch_end(std::string_view text, size_t wanted);
 
 }  // namespace tost

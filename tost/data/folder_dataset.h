@@ -1,4 +1,4 @@
-// Pictures in a folder a class: split/class/picture.jpg. JPEG and PNG, decoded on demand.
+// Pictures in one folder for each class, split/class/picture.jpg: JPEG and PNG, decoded on demand.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@ namespace tost {
 
 class FolderDataset : public ImageDataset {
  public:
-  // `directory` holds the class folders. With `classes` empty these are its folders in sorted
-  // order; otherwise every folder must be one of them. Pictures are taken from nested folders, too,
-  // in sorted order: files called .jpg, .jpeg, .png (any case) and files whose content begins like
-  // one. All other files and those that start with a dot are ignored. Throws a data Error for: no
-  // class folder, one without pictures, one that is not in `classes`.
+  // `directory` holds the class folders, each of which must be in `classes`; empty `classes` are
+  // its folders in sorted order. Takes pictures from nested folders too, in sorted order: files
+  // named .jpg, .jpeg, .png (in any case), and files that begin like one. Ignores all other files,
+  // and names that start with a dot. Throws a data Error for: no class folder, one without
+  // pictures, one that is not in `classes`.
   FolderDataset(const std::string& directory, std::vector<std::string> classes);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -35,22 +35,22 @@ class FolderDataset : public ImageDataset {
   std::vector<File> files_;
 };
 
-// Sorted names of the folders in `directory` that do not start with a dot.
+// The sorted names of the folders in `directory` that do not start with a dot.
 std::vector<std::string> class_folders(const std::string& directory);
 
 // The folder of a split below `directory` (train, validation or val, test), "" if there is none.
 std::string split_folder(const std::string& directory, const std::string& split);
 
-// These folders by split, of a directory that has train/, or nothing but splits with class folders
-// in them (a class may be called "test", too); none of another.
+// The folders of the splits, if the directory has train/, or holds only splits with class folders
+// in them (a class, too, may be called "test"); else none.
 std::map<std::string, std::string> split_folders(const std::string& directory);
 
 // Files that operating systems leave in folders: names that start with a dot, Thumbs.db,
 // desktop.ini.
 bool is_system_file(const std::filesystem::path& file);
 
-// Whether most of the first files in the class folders of `directory` are not pictures. A few other
-// files occur in sets of both kinds.
+// Whether most of the first files in the class folders of `directory` are not pictures; sets of
+// pictures too may have a few other files.
 bool holds_texts(const std::string& directory);
 
 }  // namespace tost

@@ -36,8 +36,8 @@ Image map_values(const Image& image, F value) {
   return look_up(image, {make_table(value)});
 }
 
-// from + factor * (to - from) in single precision, cut to 0..255 and towards zero, as Pillow's
-// blend.
+// Computes from + factor * (to - from) in float32, clipped to 0..255 and truncated, as Pillow's
+// blend does.
 uint8_t blend_value(int from, int to, float factor) {
   const float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
   return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
@@ -51,7 +51,7 @@ Image blend(const Image& from, const Image& to, double factor) {
   return result;
 }
 
-// Counts of each value per channel.
+// Counts how often each value occurs in each channel.
 std::vector<std::array<int64_t, 256>> histograms(const Image& image) {
   std::vector<std::array<int64_t, 256>> counts(static_cast<size_t>(image.channels));
   for (size_t c = 0; c < counts.size(); ++c) {
@@ -61,7 +61,7 @@ std::vector<std::array<int64_t, 256>> histograms(const Image& image) {
   return counts;
 }
 
-// The kernel 1 1 1 / 1 5 1 / 1 1 1 over 13; border pixels do not change.
+// Smooths by the kernel 1 1 1 / 1 5 1 / 1 1 1 over 13; border pixels do not change.
 Image smooth(const Image& image) {
   Image result = image;
   const int64_t step = image.channels;
@@ -104,8 +104,8 @@ Table stretching_table(const std::array<int64_t, 256>& counts) {
   return make_table([&](int v) { return static_cast<int>(v * scale + -low * scale); });
 }
 
-// The cubic through four values at distance d in [0, 1) from the second. Pillow's transform has
-// a = -1 here, unlike its resize with a = -0.5.
+// Cubic interpolation of four values at distance d in [0, 1) from the second. Pillow's transform
+// uses a = -1, its resize a = -0.5.
 double cubic(const double v[4], double d) {
   const double p2 = -v[0] + v[2];
   const double p3 = 2 * (v[0] - v[1]) + v[2] - v[3];
@@ -113,14 +113,14 @@ double cubic(const double v[4], double d) {
   return v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-// std::floor, which is a call where the processor's instruction may not be assumed.
+// Rounds down without std::floor, which is a function call unless compiled for newer processors.
 double floor_of(double value) {
   const auto cut = static_cast<double>(static_cast<int64_t>(value));
   return cut > value ? cut - 1 : cut;
 }
 
-// kTaps x kTaps pixels around a position, found once for all channels; outside the picture the
-// nearest pixel at the border.
+// The kTaps x kTaps pixels around a position, the same for all channels; outside the picture the
+// nearest border pixel.
 template <int kTaps>
 struct Neighbours {
   Neighbours(const Image& image, double x, double y) {

@@ -11,8 +11,8 @@ namespace tost {
 
 Image flip_horizontal(const Image& image);
 
-// factor 1 leaves the picture unchanged, 0 gives black / mean grey / greyscale / smoothed, above 1
-// exaggerates.
+// A factor of 1 changes nothing, 0 gives a black / mean grey / greyscale / smoothed picture, and
+// more than 1 exaggerates.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
 Image adjust_color(const Image& image, double factor);  // no change of grey pictures
@@ -25,8 +25,8 @@ Image posterize(const Image& image, int bits);       // keeps the highest `bits`
 Image solarize(const Image& image, int threshold);   // inverts values at or above
 Image solarize_add(const Image& image, int addend);  // adds to values below 128
 
-// The source position of the output pixel centre (x, y) is (m0 x + m1 y + m2, m3 x + m4 y + m5).
-// Pixels from outside take `fill` (one value a channel). Bilinear or bicubic without antialiasing.
+// Reads the output pixel with centre (x, y) at (m0 x + m1 y + m2, m3 x + m4 y + m5), bilinear or
+// bicubic without antialiasing. Pixels from outside are `fill` (one value for each channel).
 Image affine(const Image& image, const std::array<double, 6>& m, Filter filter,
              const std::vector<uint8_t>& fill);
 Image rotate(const Image& image, double degrees, Filter filter,

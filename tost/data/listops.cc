@@ -11,7 +11,7 @@
 namespace tost {
 namespace {
 
-// The code of a token, -1 for none.
+// The code of a token; -1 if it is not one.
 int code_of(std::string_view token) {
   if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
   const auto& symbols = listops_symbols();
@@ -39,7 +39,7 @@ int apply(char operation, std::vector<char>& values, size_t first) {
   return static_cast<int>(sum % 10);
 }
 
-// Takes the tokens of one expression in order and reports errors.
+// Checks the tokens of one expression in order, and reports errors.
 struct Grammar {
   std::vector<int64_t> arguments;  // of every open operator
   int64_t parentheses = 0;
@@ -133,7 +133,7 @@ struct Drawing {
   Random& random;
   std::string code;
 
-  // False once the expression must become too long.
+  // Draws a node; returns false once the expression is sure to be too long.
   bool node(int64_t level) {
     if (static_cast<int64_t>(code.size()) >= rules.max_tokens) return false;
     if (level >= rules.max_depth || !random.chance(rules.operator_share)) {
@@ -150,7 +150,7 @@ struct Drawing {
   }
 };
 
-// Tokens of the largest expression that the rules allow, at most `enough`.
+// The number of tokens of the largest expression that the rules allow, at most `enough`.
 int64_t largest(const ListOpsRules& rules, int64_t enough) {
   int64_t tokens = 1;
   for (int64_t level = 1; level < rules.max_depth && tokens < enough; ++level) {
@@ -159,7 +159,7 @@ int64_t largest(const ListOpsRules& rules, int64_t enough) {
   return std::min(tokens, enough);
 }
 
-// For every operator, in the order in which they open.
+// The number of arguments of every operator, in the order in which they open.
 std::vector<int64_t> count_arguments(std::string_view code) {
   std::vector<int64_t> counts;
   std::vector<size_t> open;

@@ -1,9 +1,9 @@
 // ListOps (Nangia and Bowman, 2018; arXiv 1804.06028) with the vocabulary of the Long Range Arena
-// (arXiv 2011.04006): nested operators on digits, the value as the class. Free of torch.
+// (arXiv 2011.04006): nested operators on digits; the class is the value. Free of torch.
 //
-// An expression is a digit, or an operator, its arguments and a closing bracket. Its code is one
-// char a token: 0 ... 9 the digits, 10 ... 13 the operators, 14 the bracket; the token of a data
-// set is the code + 1. The parentheses of the files mark the binary tree and are not tokens.
+// An expression is a digit, or an operator, its arguments and a closing bracket. Its code has a
+// char for each token: 0 ... 9 the digits, 10 ... 13 the operators, 14 the bracket; a data set's
+// token is the code + 1. Parentheses in files mark the binary tree and are not tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,19 @@ inline constexpr int64_t kListOpsVocab = 16;  // 15 codes and padding
 // "0" ... "9", "[MIN", "[MAX", "[MED", "[SM", "]".
 const std::vector<std::string>& listops_symbols();
 
-// The code of an expression as the files write it, parentheses or none, with spaces, tabs or ends
-// of lines between the tokens. `error` receives the end of a sentence that begins with the place
-// (an unknown token, brackets that do not match, an empty text); "" without error. Parentheses must
-// match each other.
+// Parses an expression as files write it, with or without parentheses, with spaces, tabs or line
+// ends between tokens. Sets `error` to the end of a sentence that begins with the place (an unknown
+// token, brackets or parentheses that do not match, an empty text), or to "".
 std::string parse_listops(std::string_view text, std::string& error);
 
 // The value of a well-formed code, 0 ... 9. MED of an even count is the mean of the middle two,
 // truncated; SM the sum modulo 10.
 int listops_value(std::string_view code);
 
-// As the official generators write it: every token but the closing brackets' parentheses, the
-// binary tree marked by parentheses.
+// Writes an expression as the official generators do, with the binary tree marked by parentheses.
 std::string listops_text(std::string_view code);
 
-// Rules of the generated expressions, with the defaults of the Long Range Arena.
+// The rules of generated expressions, by default those of the Long Range Arena.
 struct ListOpsRules {
   int64_t max_depth = 10;      // levels of the tree, digits included
   int64_t max_arguments = 10;  // 2 to this many, each as likely
@@ -56,23 +54,23 @@ inline int64_t generated_size(const SequenceSpec& spec, const std::string& split
   return split == "train" ? spec.train_size : spec.test_size;
 }
 
-// Expression i of a generated split, a pure function of the arguments: expressions are drawn until
-// one has a length within the bounds, as in the official generator.
+// Expression i of a generated split, a function of the arguments: draws expressions until the
+// length of one is within the bounds, as the official generator does.
 std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                            int64_t i);
 
-// `size` expressions, number i a pure function of (rules, seed, split, i). Throws a usage Error for
-// impossible rules. Repeats within or between splits are not removed: above 500 tokens there are
-// none (docs/long-sequences-data.md).
+// Generates `size` expressions; number i is a function of (rules, seed, split, i). Does not remove
+// repetitions within or between splits; above 500 tokens there are none. Throws a usage Error for
+// impossible rules.
 SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                                int64_t size, ParallelFor parallel);
 
-// A TSV, with the header Source, Target and expression first (the Long Range Arena's generator) or
-// without a header and label first (the original release). Throws a data Error naming the line for
-// anything malformed and for a label that is not the expression's value.
+// Reads a TSV with the header Source, Target and the expression first (Long Range Arena), or
+// without a header and the label first (original release). Throws a data Error naming the line for
+// anything malformed, and for a label that is not the expression's value.
 SequenceRows read_listops(const std::string& path);
 
-// Whether the first line of a TSV is that of such a file.
+// Whether these columns are the first line of such a file.
 bool looks_like_listops(const std::vector<std::string_view>& columns);
 
 }  // namespace tost

@@ -54,8 +54,8 @@ std::optional<Batch> ImageLoader::next() {
   }
 }
 
-// Counted here, in the order of the batches, so that the limit is reached at the same batch for any
-// number of workers.
+// Counts unreadable pictures in the order of batches, so that the limit is reached at the same
+// batch for any number of workers.
 void ImageLoader::count_unreadable(const Batch& batch) {
   for (const Unreadable& bad : batch.unreadable) {
     if (!bad_samples_.insert(bad.sample).second) continue;
@@ -75,7 +75,7 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint64_t kMixStream = 0x6d6978;           // "mix"
-// Random replacements tried for one unreadable picture before giving up.
+// The number of random replacements that are tried for one unreadable picture.
 constexpr int kReplacements = 20;
 
 LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
@@ -137,7 +137,8 @@ Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t
   batch.labels = torch::empty({count}, torch::kInt64);
   batch.samples.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    // The epoch and the position in it seed a picture's random numbers, for any thread.
+    // The epoch and the position in it seed a picture's random numbers, whichever thread draws
+    // them.
     Random random(config_.seed ^ kSampleStream, static_cast<uint64_t>(epoch),
                   static_cast<uint64_t>(begin + i));
     fill(batch, i, order[static_cast<size_t>(begin + i)], random);
@@ -169,7 +170,7 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
   batch.samples[static_cast<size_t>(slot)] = sample;
 }
 
-// A random other picture replaces an unreadable one, so that batches keep their size.
+// Replaces an unreadable picture by a random other one, so that batches keep their size.
 Image BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random) const {
   for (int attempt = 0; attempt < kReplacements; ++attempt) {
     try {

@@ -22,14 +22,13 @@ namespace tost {
 struct SamplerConfig {
   bool shuffle = false;
   uint64_t seed = 0;
-  // Repeated augmentation: every picture of the shuffled order is repeated `repeats` times in a
-  // row, and an epoch is cut to the data set's size rounded down to a multiple of 256 (not rounded
-  // below 256 pictures), as in the official code: about 1/repeats of the pictures are seen in an
-  // epoch.
+  // Repeated augmentation: every picture of the shuffled order occurs `repeats` times in a row. As
+  // in the official code, an epoch is cut to the data set's size, rounded down to a multiple of 256
+  // unless smaller, so it sees about 1/repeats of the pictures.
   int64_t repeats = 1;
 };
 
-// The data set's indices in the order of epoch `epoch`: a pure function of its arguments.
+// The data set's indices in the order of epoch `epoch`, a function of the arguments.
 std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch);
 
 // The length of epoch_order without computing it.
@@ -37,19 +36,19 @@ int64_t epoch_length(int64_t size, const SamplerConfig& config);
 
 struct LoaderConfig {
   int64_t batch_size = 64;
-  // true: shuffled, augmented, mixed; unreadable pictures are replaced. false: in order, by
-  // evaluation's transform; an unreadable picture is a data Error.
+  // For training: shuffles, augments and mixes pictures, and replaces unreadable ones. Otherwise
+  // keeps the order and evaluation's transform; an unreadable picture is a data Error.
   bool train = false;
   bool drop_last = false;  // leave out a last batch that is not full, unless it is the only one
   uint64_t seed = 0;
   int64_t workers = 1;   // threads; 0: batches are made inside next()
   int64_t prefetch = 4;  // batches made ahead, at most
   int64_t repeats = 1;   // repeated augmentation, see SamplerConfig; training only
-  // The batches that are made; others are left out. Rows of a batch are not divided here, because
-  // mixing needs all of them.
+  // The batches that this process makes. Their rows are not divided here, because mixing needs all
+  // of them.
   BatchShare share = {};
-  // Training: how many different unreadable pictures are replaced by another (random) one before
-  // the next is an Error.
+  // In training, the number of different unreadable pictures that are replaced before the next one
+  // is an Error.
   int64_t max_unreadable = 100;
   Preprocess preprocess = {};
   AugmentConfig augment = {};
@@ -72,7 +71,7 @@ struct Batch {
   std::vector<Unreadable> unreadable;  // pictures that were replaced
 };
 
-// Makes one batch from its position in an epoch: the pure function that ImageLoader calls.
+// Makes one batch from its position in an epoch; ImageLoader calls it on its threads.
 class BatchMaker {
  public:
   // Throws a usage Error for an impossible config, a data Error for an empty data set.
@@ -98,9 +97,9 @@ class BatchMaker {
   Normalizer normalize_;
 };
 
-// Batches are a pure function of (data set, config, epoch, batch index): not of the number of
-// workers, the prefetch depth or timing. For use from one thread. The destructor and start_epoch
-// may be called at any time.
+// Batches depend only on (data set, config, epoch, batch index), not on the number of workers, the
+// prefetch depth or timing. For use from one thread. The destructor and start_epoch may be called
+// at any time.
 class ImageLoader {
  public:
   // Throws as BatchMaker's constructor.
@@ -108,20 +107,20 @@ class ImageLoader {
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
-  // From the next epoch on, which must be started.
+  // Sets the share of batches from the next start_epoch() on.
   void set_share(const BatchShare& share);
-  // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
+  // Begins an epoch at any batch, after which the same batches follow as in a whole epoch.
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
-  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors of a
-  // worker are thrown here, in order, and end the epoch.
+  // The next batch, or nothing at the end of the epoch. Starts epoch 0 if none was started. Throws
+  // errors of workers in the order of batches; they end the epoch.
   std::optional<Batch> next();
 
   // Over all processes.
   int64_t batches_per_epoch() const { return maker_.batches_per_epoch(); }
   int64_t images_per_epoch() const { return maker_.images_per_epoch(); }
-  // Seconds that next() made its caller wait, since construction.
+  // The seconds that callers of next() have waited.
   double wait_seconds() const;
-  // Different pictures that were unreadable and replaced so far, with their errors.
+  // The number of different unreadable pictures that were replaced so far, and their errors.
   int64_t unreadable() const { return std::ssize(messages_); }
   const std::vector<std::string>& unreadable_messages() const { return messages_; }
 

@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-// docs/data.md has the same in a table.
+// A published data set; docs/data.md has a table of them.
 struct Published {
   std::vector<std::string> names;  // only lower-case letters and digits
   const char* title;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One split of one set.
+// A split of a data set, as a reader opens it.
 struct Wanted {
   const DataSpec& spec;
   std::string directory;
@@ -25,7 +25,8 @@ struct Wanted {
 
 struct ImageFormat {
   const char* name;
-  // Whether a directory holds data of this format; null for generated data, which its name means.
+  // Whether a directory holds data of this format; null for generated data, which have no
+  // directory.
   bool (*holds)(const std::string& directory);
   const char* place;  // a folder in the directory that may hold the data instead
   bool (*has_split)(const std::string& directory, const std::string& split);
@@ -41,7 +42,7 @@ bool holds_cifar(const std::string& directory, const char* names) {
   return is_plain_file(fs::path(directory) / names) && any_split(directory, has_cifar_split);
 }
 
-// Class folders without splits above them are all of train.
+// Whether a directory holds class folders without splits, which are the training split.
 bool flat(const std::string& directory) {
   return split_folders(directory).empty();
 }
@@ -61,7 +62,7 @@ std::unique_ptr<ImageDataset> open_folder(const Wanted& w) {
   if (flat(w.directory)) {
     data = std::make_unique<FolderDataset>(w.directory, std::vector<std::string>{});
   } else {
-    // All splits count their classes as the first of them does.
+    // All splits number their classes as the first one does.
     const auto first = std::find_if(kSplits.begin(), kSplits.end(), [&](const std::string& one) {
       return has_folder_split(w.directory, one);
     });
@@ -71,7 +72,7 @@ std::unique_ptr<ImageDataset> open_folder(const Wanted& w) {
   return std::make_unique<CachedDataset>(std::move(data), w.spec.cache_bytes);
 }
 
-// In the order in which a directory is examined.
+// The formats, in the order in which a directory is examined.
 const ImageFormat kImageFormats[] = {
     {"shapes", nullptr, "", [](const std::string&, const std::string&) { return true; },
      open_shapes},
@@ -117,7 +118,7 @@ Source resolve_directory(const DataSpec& spec) {
     }
     const bool folder = format.open == open_folder;
     if (folder && !class_folders(spec.path).empty()) return {&format, spec.path};
-    // Named explicitly: the reader will report which file is missing.
+    // If the format is named, its reader will report the missing file.
     if (spec.format == format.name && !folder) return {&format, spec.path};
   }
   fail_data("'", spec.path,

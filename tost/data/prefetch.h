@@ -1,4 +1,4 @@
-// Values that threads compute ahead of their use, returned in order. Free of torch.
+// Computes values on threads ahead of their use, and returns them in order. Free of torch.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ class Prefetch {
  public:
   using Make = std::function<Value(int64_t number)>;
 
-  // Gives make(numbers[0]), make(numbers[1]) and so on. `workers` threads call `make`, at most
-  // `ahead` (at least 1) values before they are taken; without workers next() calls it. The values
-  // depend on neither.
+  // Returns make(numbers[0]), make(numbers[1]) and so on. `workers` threads compute at most `ahead`
+  // (at least 1) values in advance; without workers next() calls `make`. The values depend on
+  // neither.
   Prefetch(std::vector<int64_t> numbers, int64_t workers, int64_t ahead, Make make)
       : numbers_(std::move(numbers)), ahead_(size_t(ahead)), make_(std::move(make)) {
     try {
@@ -42,7 +42,8 @@ class Prefetch {
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  // Nothing after the last value. Throws what making the value threw; so do further calls.
+  // The next value; nothing after the last one. If `make` has thrown, this and all further calls
+  // throw that.
   std::optional<Value> next() {
     if (taken_ == numbers_.size()) return std::nullopt;
     const auto start = std::chrono::steady_clock::now();

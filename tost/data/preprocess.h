@@ -1,4 +1,4 @@
-// From a decoded picture to a network's input, as evaluation does it. Free of torch.
+// Turns a decoded picture into a network's input, as in evaluation. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// Everything prediction needs to know; stored in the model file.
+// The settings of preprocessing, which the model file stores for prediction.
 struct Preprocess {
   int64_t size = 32;     // side of the square input, in pixels
   int64_t channels = 3;  // 1 or 3; pictures are converted
@@ -20,22 +20,22 @@ struct Preprocess {
   std::string resize = "crop";
   double crop_ratio = 1.0;
   std::string interpolation = "bicubic";
-  // The input is (value / 255 - mean) / std per channel. Empty: 0 and 1.
+  // The input is (value / 255 - mean) / std in each channel; empty means 0 and 1.
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-// A usage Error for impossible values (sizes, channels, names, lengths, std of 0).
+// Throws a usage Error for impossible sizes, channels, names or lengths, or a std of 0.
 void check_preprocess(const Preprocess& preprocess);
 
-// The 8-bit picture of size x size x channels the network will see.
+// Resizes and crops to the 8-bit picture of size x size x channels that the network sees.
 Image fit_image(const Image& image, const Preprocess& preprocess);
 
-// Turns bytes into floats by a table. Deterministic.
+// Converts bytes to normalised floats by a table.
 class Normalizer {
  public:
   explicit Normalizer(const Preprocess& preprocess);
-  // image: size x size x channels. to: [channels, size, size].
+  // Converts an image of size x size x channels to floats [channels, size, size].
   void operator()(const Image& image, float* to) const;
 
  private:
@@ -51,9 +51,8 @@ struct ChannelStats {
 // ImageNet's constants; for 1 channel the means of the three.
 ChannelStats imagenet_stats(int64_t channels);
 
-// ImageNet's constants for folders of photographs (as official recipes do); for every other format
-// the statistics of up to 10,000 evenly spaced training pictures. `train` must be the training
-// split. Deterministic.
+// ImageNet's constants for folders of photographs, as in official recipes; for other formats the
+// statistics of up to 10,000 evenly spaced pictures of `train`, the training split.
 ChannelStats channel_stats(const ImageDataset& train, int64_t channels);
 
 }  // namespace tost

@@ -25,23 +25,23 @@ SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
 
 struct SequenceOrder {
   bool shuffle = false;
-  // Groups of this many shuffled batches are sorted by length, cut into batches, and these are
-  // shuffled again. This reduces padding; every sample still occurs once an epoch. 1: no sorting.
+  // Sorts groups of this many shuffled batches by length, cuts them into batches, and shuffles
+  // these again. This reduces padding; every sample still occurs once in an epoch. 1: no sorting.
   int64_t length_groups = 1;
   uint64_t seed = 0;
 };
 
-// The indices of every batch of an epoch, a pure function of the arguments. The last batch may be
-// smaller where `drop_last` is false. Throws a usage Error for a batch below 1.
+// The indices of every batch of an epoch, a function of the arguments. Without `drop_last` the last
+// batch may be smaller. Throws a usage Error for a batch below 1.
 std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& dataset, int64_t batch,
                                                    const SequenceOrder& order, int64_t epoch,
                                                    bool drop_last);
 
-// The prefetched batches of an epoch.
+// Prefetches the batches of an epoch.
 class SequenceFeed : public Prefetch<SequenceBatch> {
  public:
-  // Returns the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many
-  // as torch computes with; `ahead`: 0 means two a worker, at least 4.
+  // Returns the batches of `indices` in order, beginning with `first`. `workers` 0 means torch's
+  // number of threads; `ahead` 0 means two for each worker, at least 4.
   SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
                std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead = 0,
                int64_t workers = 0);

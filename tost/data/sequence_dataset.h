@@ -1,5 +1,4 @@
-// Labelled sequences of tokens, and the one function that opens any supported set of them. Free of
-// torch.
+// Sets of labelled sequences of tokens, and the function that opens any of them. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct SequenceSample {
   int64_t label = 0;
 };
 
-// How raw data became tokens; a model needs data encoded the same way.
+// How data were encoded as tokens; a model needs the same encoding.
 struct SequenceCoding {
   std::string kind;   // "listops", "bytes", "pixels"
   int64_t vocab = 0;  // ids, padding included: 16, 257, 257
@@ -34,7 +33,8 @@ class SequenceDataset {
   virtual int64_t size() const = 0;
   virtual SequenceSample sample(int64_t i) const = 0;  // may throw a data Error naming the place
   virtual int64_t label(int64_t i) const = 0;          // 0 ... classes().size() - 1
-  // Tokens of sample(i), of a pair the longer one's; cheap where it can be.
+  // The number of tokens of sample(i), of a pair those of the longer one; without reading it if
+  // possible.
   virtual int64_t length(int64_t i) const = 0;
   virtual const std::vector<std::string>& classes() const = 0;
   virtual SequenceCoding coding() const = 0;
@@ -43,9 +43,9 @@ class SequenceDataset {
 };
 
 struct SequenceSpec {
-  // A file, a folder, how the names of some tables in a folder begin ("listops/lra_basic"), or the
-  // generated set "listops". A word in a table's name (train, val, eval, test) is its split; a
-  // table without such a word is for training.
+  // A file, a folder, a prefix of the names of tables in a folder ("listops/lra_basic"), or the
+  // generated set "listops". A word in a table's name (train, val, eval, test) is its split;
+  // without one it is for training.
   std::string path = "listops";
   // auto, or one of
   //   listops     TSV: Source, Target with a header, or label, expression without one
@@ -53,10 +53,10 @@ struct SequenceSpec {
   //   retrieval   TSV: label, id, id, text, text
   //   pixels      any set of pictures, in grey, row after row
   std::string format = "auto";
-  // Longer sequences are cut to this many tokens; 0: nothing is cut.
+  // Cuts longer sequences to this many tokens; 0: no limit.
   int64_t max_length = 0;
-  // As in DataSpec: share of the training samples that becomes the validation split where the data
-  // has none; -1: 5 %, at most 5,000.
+  // The share of the training samples that becomes the validation split if there is none, as in
+  // DataSpec; -1: 5 %, at most 5,000.
   double holdout = -1;
   // Options of the generated sets.
   uint64_t seed = 0;
@@ -68,7 +68,7 @@ struct SequenceSpec {
   int64_t max_arguments = 10;  // listops
 };
 
-// Throws a usage Error for an unknown format and impossible sizes.
+// Throws a usage Error for an unknown format or impossible sizes.
 void check_sequence_spec(const SequenceSpec& spec);
 
 // Opens one split: "train", "validation" (or "val") or "test". Throws a usage Error for an unknown
@@ -77,15 +77,15 @@ void check_sequence_spec(const SequenceSpec& spec);
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
                                                        const std::string& split);
 
-// Whether the path holds labelled sequences rather than pictures that open_image_dataset reads, by
-// the spec's format or, for "auto", by the files there. A picture set that can also be read as
-// pixels counts as pictures. False if nothing there is recognised.
+// Whether the path holds labelled sequences, by the spec's format or, for "auto", by its files.
+// False for pictures that open_image_dataset reads, though they could be read as pixels, and if
+// nothing is recognised.
 bool is_sequence_data(const SequenceSpec& spec);
 
 // The splits that open_sequence_dataset can open, in the order train, validation, test.
 std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
 
-// Sequences as bytes in memory or in a mapped file. Free of torch.
+// The sequences of a set as bytes in memory or in a mapped file. Free of torch.
 struct SequenceRows {
   std::string format;
   SequenceCoding coding;
@@ -98,8 +98,8 @@ struct SequenceRows {
 
 class StoredSequences : public SequenceDataset {
  public:
-  // Cuts every text to `max_length` bytes; 0: nothing. Texts must not be empty, which the readers
-  // have checked.
+  // Cuts every text to `max_length` bytes; 0: no limit. The readers have checked that no text is
+  // empty.
   StoredSequences(SequenceRows rows, int64_t max_length);
 
   int64_t size() const override { return static_cast<int64_t>(rows_.labels.size()); }
@@ -115,7 +115,7 @@ class StoredSequences : public SequenceDataset {
   SequenceRows rows_;
 };
 
-// Some of a data set's sequences, in the order given.
+// A subset of a data set's sequences, in the order of `indices`.
 class SequenceSubset : public SequenceDataset {
  public:
   SequenceSubset(std::shared_ptr<const SequenceDataset> whole, std::vector<int64_t> indices)

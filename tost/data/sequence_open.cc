@@ -1,4 +1,4 @@
-// Labelled sequences: which there are at a path, in which files, and how a split of them is opened.
+// Finds the labelled sequences at a path, and opens a split of them.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ std::string split_of(const fs::path& file) {
   return split_name(file).split;
 }
 
-// The prefix of the names of one set where the folder holds several; "" where names do not show it.
+// A prefix that selects one set in a folder of several, for messages; "" if names show none.
 std::string example_prefix(const fs::path& a, const fs::path& b) {
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
     const std::string before = split_name(one).before;
@@ -90,7 +90,7 @@ std::string example_prefix(const fs::path& a, const fs::path& b) {
   return "";
 }
 
-// Tables whose names begin with `prefix` and contain a split.
+// The tables whose names begin with `prefix` and contain the name of a split, by split.
 std::map<std::string, std::string> split_tables(const fs::path& folder, const std::string& prefix) {
   std::map<std::string, std::string> found;
   for (const FolderEntry& entry : folder_entries(folder)) {
@@ -118,13 +118,13 @@ std::string table_format(const std::string& path) {
             " columns; texts have two (label, text), pairs five (label, id, id, text, text).");
 }
 
-// The training split, or else the first one. Its numbering of classes holds for all splits.
+// The file of the training split, else of the first one, which numbers the classes for all splits.
 const std::string& first_split(const std::map<std::string, std::string>& files) {
   const auto train = files.find("train");
   return train == files.end() ? files.begin()->second : train->second;
 }
 
-// The fold split of the reviews of Pang and Lee (2004): files cvNNN_... with NNN below 800 are for
+// The split of a review of Pang and Lee (2004): files cvNNN_... with NNN below 800 are for
 // training, below 900 for validation, the others for testing. "" for another name.
 std::string fold_of(const std::string& name) {
   const auto digit = [&](size_t k) { return name[k] >= '0' && name[k] <= '9'; };
@@ -187,7 +187,7 @@ SequenceSource of_directory(const SequenceSpec& spec) {
   return source;
 }
 
-// Throws a data Error if nothing that is known is at the path.
+// Finds the sequences at a path. Throws a data Error if nothing is recognised.
 SequenceSource find_sequences(const SequenceSpec& spec) {
   check_sequence_spec(spec);
   if (spec.path != "shapes" && means_generated(spec.path, spec.format)) {
@@ -209,7 +209,7 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
             did_you_mean(spec.path, generated_sequences()), origin_of(spec.path));
 }
 
-// The splits that the source has by itself, in the order train, validation, test.
+// The splits that the source's files hold, in the order train, validation, test.
 std::vector<std::string> stored_splits(const SequenceSource& source, const SequenceSpec& spec) {
   if (source.kind == SourceKind::kGenerated || source.kind == SourceKind::kFolds) return kSplits;
   if (source.kind == SourceKind::kPictures) {
@@ -222,8 +222,8 @@ std::vector<std::string> stored_splits(const SequenceSource& source, const Seque
   return splits;
 }
 
-// Pictures as sequences: grey, row after row, token = value + 1. Every picture must be as large as
-// the first.
+// Reads pictures as sequences: grey, row after row, token = value + 1. All pictures must be of one
+// size.
 class PixelSequences : public SequenceDataset {
  public:
   PixelSequences(std::unique_ptr<ImageDataset> pictures, int64_t max_length)
@@ -267,7 +267,7 @@ Opened stored(SequenceRows rows, const SequenceSpec& spec) {
   return std::make_unique<StoredSequences>(std::move(rows), spec.max_length);
 }
 
-// Expressions are stored in memory, each with about 64 bytes more.
+// Checks that all expressions, with about 64 bytes more each, fit in memory.
 void check_memory(int64_t needed) {
   const int64_t available = available_bytes();
   if (available == 0 || needed <= available) return;

@@ -28,7 +28,7 @@ std::vector<std::string> text_files(const fs::path& folder) {
   return names;
 }
 
-// "1.0" as "1": the released pairs write their labels so.
+// Removes ".0" of a label, because the released pairs write 1 as "1.0".
 std::string_view plain_label(std::string_view label) {
   return label.ends_with(".0") ? label.substr(0, label.size() - 2) : label;
 }

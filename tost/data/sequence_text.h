@@ -1,4 +1,4 @@
-// Texts as bytes with a class each: folders, tables, and tables of pairs. Free of torch.
+// Reads texts with classes as bytes: from folders, tables, and tables of pairs. Free of torch.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace tost {
 
-// Tables of tab-separated columns, one sample a line; lines end in LF or CR LF.
+// A line of a table of tab-separated columns: one sample. Lines end in LF or CR LF.
 struct TsvRow {
   const std::string& path;
   int64_t line;  // from 1
   std::vector<std::string_view> columns;
 
-  // "Line 7 of 'x.tsv' ..." as a data Error.
+  // Throws "Line 7 of 'x.tsv' ..." as a data Error.
   template <typename... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
     fail_data("Line ", line, " of '", path, "' ", parts...);
@@ -30,14 +30,15 @@ class TsvFile {
  public:
   static constexpr size_t kMaxLine = size_t{16} << 20;  // bytes
 
-  // Throws a data Error where the file is missing or empty.
+  // Maps a table. Throws a data Error if the file is missing or empty.
   explicit TsvFile(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // Every line in order. Throws a data Error for a line that is empty or longer than kMaxLine.
+  // Calls `row` with every line in order. Throws a data Error for a line that is empty or longer
+  // than kMaxLine.
   void each(function_ref<void(const TsvRow&)> row) const;
   TsvRow first() const;
-  // Keeps the memory that columns point into.
+  // The mapped file, into which columns point.
   std::shared_ptr<const MappedFile> file() const { return file_; }
 
  private:
@@ -47,22 +48,22 @@ class TsvFile {
   std::string_view text_;
 };
 
-// Texts below `directory`, one folder a class, each file one text. `classes` are those of the
-// training split; empty: the folders of `directory`. Throws a data Error naming an empty text, a
-// class without texts, or one that training does not have. Only the first `max_length` bytes are
-// read (0: all).
+// Reads the texts below `directory`, a folder for each class, a file for each text, up to
+// `max_length` bytes (0: all). `classes` are those of the training split; empty: the folders of
+// `directory`. Throws a data Error naming an empty text, a class without texts, or a class that
+// training lacks.
 SequenceRows read_text_folders(const std::string& directory,
                                const std::vector<std::string>& classes, int64_t max_length);
 
 // The class folders of `directory`, without "unsup" (IMDB), in order of their names.
 std::vector<std::string> text_classes(const std::string& directory);
 
-// The classes of a table: label<TAB>text, or label<TAB>id<TAB>id<TAB>text<TAB>text for `pairs`.
-// In numeric order if all are integers ("1.0" counts as 1), else by name.
+// The classes of a table (label<TAB>text, or label<TAB>id<TAB>id<TAB>text<TAB>text for `pairs`), in
+// numeric order if all are integers ("1.0" counts as 1), else by name.
 std::vector<std::string> table_classes(const std::string& path, bool pairs);
 
-// The table itself; classes as above. Throws a data Error naming the line of a missing column, an
-// empty text or a label that is not among `classes`.
+// Reads such a table. Throws a data Error naming the line of a missing column, an empty text or a
+// label that is not in `classes`.
 SequenceRows read_text_table(const std::string& path, const std::vector<std::string>& classes,
                              bool pairs);
 

@@ -15,7 +15,7 @@ namespace {
 
 using Color = std::array<double, 3>;  // 0..1
 
-// The outlines of `shapes`, in coordinates where each fits the unit disc.
+// The outlines of `shapes`, each in the unit disc.
 bool disc(double x, double y) {
   return x * x + y * y < 0.81;
 }
@@ -28,7 +28,8 @@ bool triangle(double x, double y) {
 }
 
 bool star(double x, double y) {
-  // Five points: the angle folded into half a point, between the outer and the inner radius.
+  // A star of five points: folds the angle into half a point, and compares with the line from outer
+  // to inner radius.
   constexpr double step = std::numbers::pi / 5;
   const double angle = std::abs(std::remainder(std::atan2(x, -y), 2 * step));
   const double radius = std::hypot(x, y);
@@ -99,8 +100,8 @@ struct Range {
   double low, high;
 };
 
-// Objects are vivid, the rest is pale: a cue to the eye, and none to a linear model, because hues
-// are uniform and the ranges of value make the mean of all channels nearly the same.
+// Colours that are vivid in objects and pale elsewhere. This helps the eye, but no linear model:
+// hues are uniform, and the mean of all channels is nearly the same.
 struct Palette {
   Range saturation, value;
 };
@@ -127,7 +128,7 @@ Color mix(const Color& a, const Color& b, double t) {
   return {a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1]), a[2] + t * (b[2] - a[2])};
 }
 
-// Two colours in a pattern over the plane; lengths are shares of the picture's side.
+// A pattern of two colours; lengths are shares of the picture's side.
 struct Texture {
   enum Kind { kGradient, kStripes, kChecks, kDots, kWaves, kKinds };
   Kind kind;
@@ -214,7 +215,7 @@ struct Canvas {
           });
   }
 
-  // A short stroke: clutter without a class.
+  // Draws a short stroke, clutter without a class.
   void draw_stroke(Random& random) {
     const double x = random.uniform(), y = random.uniform();
     const double angle = random.uniform(0, std::numbers::pi);
@@ -232,7 +233,7 @@ struct Canvas {
   }
 };
 
-// Two colours that both differ from both colours of the background.
+// Draws two colours, both unlike both colours of the background.
 Texture object_texture(Random& random, const Texture& background) {
   Color first{}, second{};
   for (int attempt = 0; attempt < 40; ++attempt) {
@@ -255,7 +256,8 @@ Thing large_thing(int shape, Random& random, const Texture& background) {
   return {shape, x, y, radius, stretch, angle, object_texture(random, background)};
 }
 
-// At most a third as large as the smallest large one in area, and not in front of its middle.
+// Draws a small object, of at most a third of the area of the smallest large one, that does not
+// cover the middle of `large`.
 Thing small_thing(int shape, Random& random, const Texture& background, const Thing& large) {
   const double radius = random.uniform(0.11, 0.155);
   double x = 0, y = 0;

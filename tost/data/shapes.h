@@ -1,9 +1,9 @@
 // The generated data set `shapes`: textured objects before cluttered, textured backgrounds.
 //
-// Every picture holds one large object and one or two small ones, all of different classes, with
-// random places, sizes, tilts, colours and textures that do not depend on the class. The label is
-// the class of the large object. A single pixel has no meaning, so a linear model stays near
-// chance: only the outline shows the class. Free of torch.
+// Every picture holds one large object and one or two small ones of different classes, with places,
+// sizes, tilts, colours and textures that do not depend on the class. The label is the class of the
+// large object. Only the outline shows it, no single pixel, so a linear model stays near chance.
+// Free of torch.
 #pragma once
 
 #include "tost/data/dataset.h"

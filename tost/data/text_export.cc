@@ -24,7 +24,7 @@ bool may_end_in_space(std::string_view text, size_t end) {
   return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
 }
 
-// The end of the first character that ends at `wanted` bytes or later.
+// The end of the first character that ends after `wanted` bytes or more.
 size_t character_end(std::string_view text, size_t wanted) {
   size_t at = std::min(wanted, text.size());
   while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
@@ -39,7 +39,7 @@ class TokenExporter {
     }
   }
 
-  // Whether it came to the end.
+  // Writes a split; returns false if it was stopped before the end.
   bool write(const TextPart& part, const std::string& split, const std::filesystem::path& folder,
              TokenExport& result) {
     const TextFile file(part);

@@ -1,4 +1,4 @@
-// Finds the splits of a text (files, and parts of files) and the tokenizer of a name.
+// Finds the splits of a text, which are files or parts of files, and the tokenizer of a name.
 #pragma once
 
 #include <filesystem>
@@ -36,12 +36,12 @@ struct TextLayout {
 // usage Error for a holdout outside [0, 1).
 TextLayout find_text(const std::string& path, double holdout);
 
-// train, validation (or val, valid), test; or whole: all of a single file. Throws a usage Error for
-// another name, a data Error that names the existing splits for a missing one.
+// The part of a split: train, validation (or val, valid), test; or whole, all of a single file.
+// Throws a usage Error for another name, and a data Error that names the existing splits for a
+// missing one.
 TextPart find_text_part(const TextLayout& layout, const std::string& split);
 
-// A part of a text file, mapped. Characters are counted by their first bytes, so that any text can
-// be cut.
+// A mapped part of a text file. Counts characters by their first bytes, which works for any bytes.
 class TextFile {
  public:
   explicit TextFile(const TextPart& part);
@@ -65,17 +65,17 @@ void check_tokenizer_name(const std::string& name);
 std::shared_ptr<const Tokenizer> make_text_tokenizer(const std::string& name,
                                                      const TextLayout& layout);
 
-// For a layout of token files: the one in tokenizer.json for auto (null where there is none), else
-// bytes, gpt2 or file as above. A usage Error for those that only a text can give.
+// The tokenizer for token files: for auto that of tokenizer.json (null if there is none), else
+// bytes, gpt2 or file as above. Throws a usage Error for those that need a text.
 std::shared_ptr<const Tokenizer> find_token_tokenizer(const std::string& name,
                                                       const TextLayout& layout);
 
-// As make_text_tokenizer(), but `data` need not be a text: only chars and words:N throw a usage
-// Error if it is none or empty, and only gpt2 without a path uses its folder.
+// As make_text_tokenizer(), but `data` may be no text: only chars and words:N then throw a usage
+// Error. gpt2 without a path looks in its folder.
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const std::string& data,
                                                  double holdout);
 
-// A file that holds tokenizer->to_json(). Throws a data Error naming it.
+// Reads a file that holds tokenizer->to_json(). Throws a data Error naming the file.
 std::shared_ptr<const Tokenizer> read_tokenizer_file(const std::filesystem::path& file);
 
 }  // namespace tost

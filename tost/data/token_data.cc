@@ -52,7 +52,7 @@ TextData open_texts(const TextSpec& spec, const TextLayout& layout,
   return data;
 }
 
-// The decoded text of the tokens; words lose their white space.
+// The bytes of the tokens' decoded text, in which words have lost their white space.
 int64_t text_bytes(const TokenSource& tokens, const Tokenizer& tokenizer) {
   if (tokenizer.kind() == "words") return 0;
   std::vector<int64_t> lengths;
@@ -90,7 +90,7 @@ int64_t vocab_of(const TokenFile& file, const Tokenizer* tokenizer) {
   return file.format() == TokenFormat::kLlmC ? kGpt2Vocab : int64_t{file.largest()} + 1;
 }
 
-// tokens null where the part is empty.
+// Maps a part of a token file; `tokens` of the result is null if the part is empty.
 TextSplit map_part(const TextPart& part, std::shared_ptr<const TokenFile> file, int64_t vocab,
                    const Tokenizer* counting) {
   const auto size = static_cast<double>(file->size());

@@ -18,14 +18,14 @@ class TokenSource {
  public:
   // Messages call it `name`.
   TokenSource(const std::vector<int32_t>& ids, std::string name);
-  // Tokens [begin, begin + count) of the file. Throws a data Error unless they are all below vocab;
-  // files above 1 GiB are checked as they are read.
+  // Takes tokens [begin, begin + count) of the file. Throws a data Error unless all are below
+  // vocab; files above 1 GiB are checked as they are read.
   TokenSource(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t count, int64_t vocab);
 
   int64_t size() const { return size_; }
   const std::string& name() const { return name_; }
   int32_t at(int64_t i) const;
-  // Tokens [begin, begin + count) into out. Throws a data Error where they are not all there.
+  // Copies tokens [begin, begin + count) to `out`. Throws a data Error if some do not exist.
   void copy(int64_t begin, int64_t count, int64_t* out) const;
 
  private:
@@ -47,16 +47,16 @@ struct TextSpec {
 struct TextData {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: token files without a vocabulary
   std::shared_ptr<const TokenSource> train, validation, test;  // null where there is none
-  // The tokenizer's; without one 50,257 for files of llm.c, whose format is GPT-2's, else the
-  // largest id there is + 1.
+  // The size of the tokenizer's vocabulary. Without a tokenizer 50,257, GPT-2's, for files of
+  // llm.c, else the largest id + 1.
   int64_t vocab_size = 0;
-  // Bytes of the tokens' text, without separators; 0: unknown.
+  // The bytes of the splits' text, without separators; 0 if unknown.
   int64_t validation_bytes = 0, test_bytes = 0;
 };
 
-// `known` is the tokenizer of a model: it replaces spec.tokenizer. Throws a data Error naming the
-// file where text cannot be expressed, tokens are outside the vocabulary, or token files were made
-// with another tokenizer; and those of find_text and make_text_tokenizer.
+// Opens a text. `known`, the tokenizer of a model, replaces spec.tokenizer. Throws a data Error
+// naming the file if the text cannot be encoded, tokens are outside the vocabulary, or token files
+// were made with another tokenizer; and the Errors of find_text and make_text_tokenizer.
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
 
 struct TextSplit {
@@ -64,15 +64,15 @@ struct TextSplit {
   int64_t bytes = 0;  // of the tokens' text, without separators; 0: unknown
 };
 
-// One split, by its name or `whole` (see find_text_part). The same as that
-// of open_text; spec.tokenizer matters only where `known` is null. A data Error also where it is
-// empty.
+// Opens one split, by its name or as `whole` (see find_text_part), as open_text does. Throws a data
+// Error also if it is empty.
 TextSplit open_text_split(const TextSpec& spec, const std::string& split,
                           std::shared_ptr<const Tokenizer> known = nullptr);
 
-// Random crops of block + 1 tokens: ids [batch, block] int64 and the same shifted by one. A pure
-// function of its arguments; every position where a crop fits is equally likely. Throws a data
-// Error where the source is shorter than block + 1, a usage Error for batch or block below 1.
+// Draws random crops of block + 1 tokens: returns ids [batch, block] int64, and the same shifted by
+// one. The result depends only on the arguments; all positions where a crop fits are equally
+// likely. Throws a data Error if the source is shorter than block + 1, a usage Error for batch or
+// block below 1.
 std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,
                                                    int64_t block, uint64_t seed, int64_t index);
 

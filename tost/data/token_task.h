@@ -1,4 +1,4 @@
-// Synthetic tasks of tokens as files, which python/tost/tasks makes: FOLDER/SPLIT.safetensors with
+// Reads synthetic tasks of tokens, which python/tost/tasks writes: FOLDER/SPLIT.safetensors with
 //   tokens [n, T]   ids, of any type of integers
 //   targets [n, T]  the token to predict at this place, -1: none
 //   group [n]       optional: how long and how hard a sample is, an index of the names
@@ -21,15 +21,15 @@ struct TokenTaskBatch {
   torch::Tensor targets;  // [B, T] int64, -1 where nothing is predicted
 };
 
-// Whether the folder holds such files.
+// Whether the folder holds the files of such a task.
 bool is_token_task(const std::filesystem::path& folder);
 
-// One split, mapped. Immutable; usable from several threads.
+// A mapped split of a task. Immutable; usable from several threads.
 class TokenTaskData {
  public:
-  // Throws a usage Error for a split that is not there, with those that are; a data Error naming
-  // the file for tensors that are missing, of other shapes or types, or of different sizes, for
-  // groups without a name, and for samples that ask for nothing.
+  // Throws a usage Error, with the existing splits, for a missing one. Throws a data Error naming
+  // the file for tensors that are missing, of wrong shapes or types, or of different sizes, for
+  // groups without a name, and for samples without a target.
   TokenTaskData(const std::filesystem::path& folder, const std::string& split);
 
   const std::string& task() const { return task_; }
@@ -43,7 +43,7 @@ class TokenTaskData {
   // The length of the group's longest sample, up to its last token with a target.
   int64_t length(int64_t group) const { return lengths_[size_t(group)]; }
 
-  // Samples of a group, cut to its length. Throws a data Error naming the file for tokens and
+  // Reads samples of a group, cut to its length. Throws a data Error naming the file for tokens or
   // targets outside the vocabulary.
   TokenTaskBatch batch(int64_t group, const std::vector<int64_t>& samples) const;
 

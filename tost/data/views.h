@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// Some of a data set's pictures, in the order given.
+// A subset of a data set's pictures, in the order of `indices`.
 class SubsetDataset : public ImageDataset {
  public:
   SubsetDataset(std::shared_ptr<const ImageDataset> whole, std::vector<int64_t> indices);
@@ -31,8 +31,7 @@ class SubsetDataset : public ImageDataset {
   std::vector<int64_t> indices_;
 };
 
-// Caches decoded or generated pictures (not masks) up to `max_bytes`; later ones are made each
-// time.
+// Caches decoded or generated pictures (not masks) up to `max_bytes`; makes the others each time.
 class CachedDataset : public ImageDataset {
  public:
   CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes);
@@ -59,8 +58,8 @@ class CachedDataset : public ImageDataset {
   mutable std::vector<std::shared_ptr<const Image>> cache_;
 };
 
-// The sorted indices of `size` training pictures that are held out, and the others. Drawn by a
-// fixed seed: the same for every run. `share`: see DataSpec::holdout.
+// The sorted indices of held-out training samples, and those of the others. They are drawn by a
+// fixed seed, so they are the same in every run. DataSpec::holdout explains `share`.
 struct Holdout {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
@@ -72,15 +71,15 @@ void check_holdout(double share);
 // The name of a split as in kSplits; "val" means validation. Throws a usage Error for another.
 std::string checked_split(const std::string& split);
 
-// The splits of a set whose files hold the splits `stored`: also validation, if it can be held out.
+// The splits of a set whose files hold `stored`, with validation if it can be held out.
 std::vector<std::string> available_splits(std::vector<std::string> stored, double holdout);
 
-// Throws a data Error that names the splits there are, unless `wanted` is one of them. A set
-// without any passes: its reader names the file that is missing.
+// Throws a data Error that names the existing splits, unless `wanted` is one of them. A set without
+// any passes, because its reader names the missing file.
 void check_available(const std::string& path, const std::vector<std::string>& stored,
                      double holdout, const std::string& wanted);
 
-// Opens the split `wanted` (a checked name) of such a set. `open` opens a split of the files.
+// Opens the split `wanted`, a checked name, held out if need be; `open` opens a split of the files.
 template <class Subset, class Open>
 auto open_split(const std::string& path, const std::vector<std::string>& stored, double holdout,
                 const std::string& wanted, const Open& open) -> decltype(open(wanted)) {

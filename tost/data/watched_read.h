@@ -1,4 +1,4 @@
-// Reads a batch under a watchdog. Free of torch.
+// Reads a batch with a time limit. Free of torch.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace tost {
 
-// Runs a read, on any thread, and returns at its end or throws. An aborted read still runs: it must
-// own the memory it writes to.
+// Runs a read on any thread, and returns at its end or throws. An aborted read still runs, so it
+// must own the memory that it writes to.
 using ReadGuard = std::function<void(std::function<void()> reading)>;
 
-// The result of `read`, called under `guard` if there is one. Everything that `read` refers to must
-// outlive it.
+// Calls `read`, by `guard` if there is one, and returns its result. Everything that `read` refers
+// to must outlive it.
 template <class Read>
 auto read_watched(const ReadGuard& guard, Read read) {
   if (!guard) return read();

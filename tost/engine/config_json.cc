@@ -18,7 +18,7 @@ void assign_field(const char* key, std::string& field, const json& value) {
 
 void assign_field(const char* key, int64_t& field, const json& value) {
   if (!value.is_number_integer()) fail_type(key, "an integer", value);
-  // Unsigned values beyond int64 would turn negative in get<int64_t>.
+  // Refuses unsigned values beyond int64, which get<int64_t> would make negative.
   if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
     fail_data("Model config: '", key, "' is ", value.get<uint64_t>(), ", beyond any size.");
   }

@@ -1,4 +1,4 @@
-// Strict JSON of configuration structs, from one visitor that lists their fields.
+// Reads and writes configuration structs as JSON, by one visitor that lists their fields.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,17 @@
 
 namespace tost {
 
-// Throw a data Error naming the key, the type expected and the type found.
+// Assign a value to a field. Throw a data Error naming the key, the type expected and the type
+// found.
 void assign_field(const char* key, std::string& field, const nlohmann::json& value);
 void assign_field(const char* key, int64_t& field, const nlohmann::json& value);
 void assign_field(const char* key, double& field, const nlohmann::json& value);
 void assign_field(const char* key, bool& field, const nlohmann::json& value);
 
-// Usage Error unless low <= value <= high.
+// Throws a usage Error unless low <= value <= high.
 void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
 
-// Usage Error unless `value` is one of `allowed`, offering the nearest.
+// Throws a usage Error, with the nearest allowed value, unless `value` is one of `allowed`.
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed);
 
@@ -33,8 +34,8 @@ nlohmann::json config_to_json(const Config& config, const Fields& fields) {
   return json;
 }
 
-// Sets the fields that `json` holds. Throws a data Error for an unknown key (nearest offered), a
-// wrong type, and unless `partial` for a missing field that is not optional.
+// Sets the fields that `json` holds. Throws a data Error for an unknown key (with the nearest one),
+// a wrong type, and unless `partial` for a missing field that is not optional.
 template <class Config, class Fields>
 void config_from_json(const nlohmann::json& json, const Fields& fields, bool partial,
                       Config& config) {

@@ -26,19 +26,19 @@ ManifestEntry manifest_entry_of(const std::filesystem::path& file);
 nlohmann::json to_json(const ManifestEntry& entry);
 
 // {"files": {NAME: {"bytes": N, "crc32c": "8 hex digits"}}} of every regular file in the folder.
-// Files in `known` are not read; a data Error unless they are there and of that size.
+// Does not read files in `known`, but throws a data Error unless they exist with that size.
 nlohmann::json make_manifest(const std::filesystem::path& folder, const Manifest& known = {});
 
-// Strict: throws a data Error naming `where` unless it is such an object whose names are those of
-// files in its folder, weights, optimiser (or the index of its shards) and state among them.
+// Parses such an object. Throws a data Error naming `where` for anything else, for names with
+// folders, and if weights, optimiser (or the index of its shards) or state are missing.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-// {"bytes": N, "crc32c": "8 hex digits"}, as the lists have it of each file. Strict: throws a data
-// Error naming `where`, the list, for anything else about the file `name`.
+// Parses {"bytes": N, "crc32c": "8 hex digits"}, the entry of the file `name`. Throws a data Error
+// naming the list `where` for anything else.
 ManifestEntry manifest_entry(const nlohmann::json& entry, const std::string& name,
                              const std::string& where);
 
-// Throws a data Error naming the file unless it equals `expected`; `remedy` ends the sentence.
+// Throws a data Error naming the file unless it matches `expected`; `remedy` ends the message.
 void verify_entry(const std::filesystem::path& path, const ManifestEntry& expected,
                   const char* remedy);
 
@@ -46,16 +46,16 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Advice for the damaged checkpoint in this folder; looks for an intact one of the same run.
+// Returns advice about a damaged checkpoint: another one of the run, if one is intact.
 std::string advice_on_damage(const std::filesystem::path& folder);
 
-// Checks one file against the manifest in its folder, as above. A file without a manifest, or that
-// the manifest does not list, passes.
+// Checks one file against the manifest in its folder. A file without a manifest, or that the
+// manifest does not list, passes.
 void verify_file(const std::filesystem::path& file);
 
-// The checkpoint folder of the first of these pointers that exists (see follow_pointer()). If none
-// exists, the newest one that passes verify_checkpoint(). Empty where there are no checkpoints, a
-// data Error where all are damaged.
+// The checkpoint folder of the first of these pointers that exists (see follow_pointer()), else the
+// newest one that passes verify_checkpoint(). Empty if there are no checkpoints; throws a data
+// Error if all are damaged.
 std::filesystem::path find_checkpoint(const std::filesystem::path& checkpoints,
                                       std::initializer_list<const char*> pointers);
 

@@ -1,4 +1,4 @@
-// Reads the description in a model file.
+// Reads the description of a model in the metadata of its file.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// Metadata key of the kind of model; files without it hold image classifiers.
+// The metadata key of the kind of model; files without it hold image classifiers.
 inline constexpr char kKindKey[] = "tost.kind";
 inline constexpr char kConfigKey[] = "tost.config";
 
@@ -21,21 +21,21 @@ inline bool describes_itself(const std::map<std::string, std::string>& metadata)
   return metadata.count(kConfigKey) != 0;
 }
 
-// The JSON text under `key`. Throws a data Error naming `where` when it is missing, no JSON, or
-// nested deeper than 64 levels.
+// Parses the JSON text under `key`. Throws a data Error naming `where` if it is missing, no JSON,
+// or nested deeper than 64 levels.
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
-// The description of a model of `kind`, an object, as metadata: "format": "pt", "tost.kind", and
-// each of its other keys as JSON text under "tost.KEY".
+// Writes the description of a model of `kind`, an object, as metadata: "format": "pt", "tost.kind",
+// and each of its other keys as JSON text under "tost.KEY".
 std::map<std::string, std::string> described_metadata(const std::string& kind,
                                                       const nlohmann::json& description);
-// The inverse: an object of these keys. Throws as metadata_json().
+// Reads a description with these keys from metadata. Throws as metadata_json().
 nlohmann::json stored_description(const std::map<std::string, std::string>& metadata,
                                   const std::vector<std::string>& keys, const std::string& where);
 
-// "vision", "language" or "sequence": the kind of a model file of this program, by its metadata.
-// Throws a data Error naming `where` where these do not describe a model.
+// The kind of a model file of this program by its metadata: "vision", "language" or "sequence".
+// Throws a data Error naming `where` if they do not describe a model.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,
                         const std::string& where);
 
@@ -50,12 +50,12 @@ Precision stored_precision(const std::map<std::string, std::string>& metadata,
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
 
-// The value of an integer; get<int64_t>() would also accept 12.5 and any number that is too large.
-// A data Error about `what` for anything else.
+// Reads an integer. Throws a data Error about `what` for anything else, as 12.5 or a number that is
+// too large, which get<int64_t>() would accept.
 int64_t json_integer(const nlohmann::json& value, const std::string& what = "it");
 
-// Throws a usage Error unless the classes of the data that is called `data` are those of the model,
-// in its order.
+// Throws a usage Error unless the classes of the data named `data` are those of the model, in the
+// model's order.
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
                    const std::string& data);
 

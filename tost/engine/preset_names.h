@@ -8,11 +8,11 @@ namespace tost {
 
 class PresetNames {
  public:
-  // Each kind adds its names before main(), next to its table of presets.
+  // Adds the names of a kind, before main(), next to its table of presets.
   explicit PresetNames(const std::vector<std::string>& names) {
     list().insert(list().end(), names.begin(), names.end());
   }
-  // In the order in which they were added.
+  // All names, in the order in which they were added.
   static const std::vector<std::string>& all() { return list(); }
 
  private:

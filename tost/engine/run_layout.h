@@ -38,14 +38,14 @@ std::string optimizer_shard_name(int64_t shard, int64_t shards);
 
 // "step-000000123"
 std::string checkpoint_name(int64_t step);
-// The step of such a name, or -1.
+// The step in the name of a checkpoint's folder, or -1.
 int64_t checkpoint_step(const std::string& name);
 
-// The checkpoint folder that RUN/checkpoints/`pointer` names; empty where there is no such pointer.
-// Throws a data Error when the pointer's content is not the name of a checkpoint folder next to it.
+// The checkpoint folder that RUN/checkpoints/`pointer` names; empty if there is no such pointer.
+// Throws a data Error if its content is not the name of a checkpoint folder.
 std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, const char* pointer);
 
-// Folders of finished checkpoints, newest first. Not verified.
+// The folders of finished checkpoints, newest first, without verification.
 std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& checkpoints);
 
 // Calls `read` on each of `folders`, newest first, until one call throws no Error, and returns its

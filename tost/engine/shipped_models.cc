@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxCardBytes = 1 << 20;
 
-// Lower-case letters, digits and dashes: such a name leads to no other folder.
+// Allows only lower-case letters, digits and dashes, so that a name is not a path.
 void check_shipped_name(const std::string& name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -74,7 +74,7 @@ void check_shipped(const ShippedModel& model) {
 }
 
 std::string model_path(const std::string& text) {
-  // Most arguments are paths; only possible names are looked up.
+  // Most arguments are paths, for which the list of models is not read.
   if (text.find_first_of("./") != std::string::npos || path_exists(text)) return text;
   for (const ShippedModel& model : shipped_models()) {
     if (model.name != text) continue;

@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// The list of them in their folder: an object with the array "models".
+// The file that lists them in their folder: an object with the array "models".
 inline constexpr char kCardsFile[] = "models.json";
 
 struct ShippedModel {
@@ -20,16 +20,16 @@ struct ShippedModel {
   nlohmann::json card;         // its object in the list, which docs/models.md describes
 };
 
-// The folder that TOST_MODELS names, else that of this program: models/ next to it (a build tree, a
-// wheel), or ../share/tost/models (an installation). Empty without one.
+// The folder that TOST_MODELS names, else models/ next to the program (in a build tree or a wheel),
+// or ../share/tost/models (in an installation). Empty if there is none.
 std::filesystem::path shipped_folder();
 
-// In the order of the list; none without a folder. Throws a data Error about a list that cannot be
-// used. The files are not read.
+// The shipped models in the order of the list; none without a folder. Throws a data Error for a bad
+// list. Does not read the models' files.
 std::vector<ShippedModel> shipped_models();
 std::vector<std::string> shipped_names();
 
-// Throws a data Error that names the file if it is missing or differs from its card.
+// Throws a data Error that names the model's file if it is missing or differs from its card.
 void check_shipped(const ShippedModel& model);
 
 // Resolves the MODEL of a command: the checked file of a shipped model if nothing else has this

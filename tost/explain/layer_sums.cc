@@ -146,10 +146,10 @@ NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor
 
 namespace {
 
-// |r| of second moments [..., P, P].
+// Absolute correlations |r| from second moments [..., P, P].
 Tensor absolute_correlation(const Tensor& moments) {
   const auto variance = moments.diagonal(0, -2, -1);
-  // Below rounding of the largest feature there is no spread to speak of.
+  // A variance below the rounding of the largest one counts as 0.
   const auto least = 1e-12 * variance.amax(-1, /*keepdim=*/true);
   const auto scale = torch::where(variance > least, variance, torch::zeros_like(variance)).sqrt();
   const auto product = scale.unsqueeze(-1) * scale.unsqueeze(-2);

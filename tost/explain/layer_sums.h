@@ -12,26 +12,25 @@
 
 namespace tost {
 
-// Norms of tokens over many pictures, and the share of outliers: high-norm artefacts (arXiv
-// 2309.16588).
+// Norms of tokens over many pictures, and the share of outliers, the artefacts of arXiv 2309.16588.
 struct NormStatistics {
   int64_t tokens = 0;
   double mean = std::nan(""), deviation = std::nan(""), median = std::nan("");
   double largest = std::nan("");
-  // Shares of the tokens longer than mean + 4 deviations, and than 3 medians.
+  // Shares of the tokens whose norm is above the mean + 4 deviations, and above 3 medians.
   double beyond_deviations = std::nan(""), beyond_medians = std::nan("");
-  // Counts of equal bins from 0 to `largest`; empty without tokens or length.
+  // Counts in equal bins from 0 to `largest`; empty if there are no tokens or all norms are 0.
   std::vector<int64_t> histogram;
   double register_mean = std::nan("");  // of the registers; NaN without
 };
 
 inline constexpr int64_t kNormBins = 40;
 
-// Norms of all patches, and of all registers (may be undefined or empty). Values that are not
-// finite are left out.
+// Norms of all patches, and of all registers (undefined or empty without any). Leaves out values
+// that are not finite.
 NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers);
 
-// Bound and exact coding rates of one layer's input for one f(x) = log(1 + scale x), over samples.
+// The bound and exact coding rates of a layer's input over samples, for f(x) = log(1 + scale x).
 struct RateGap {
   double scale = 0;
   Spread bound;        // R_var, the objective of the layer's step
@@ -40,16 +39,15 @@ struct RateGap {
   Spread gap;          // bound - exact_heads
 };
 
-// The layer's objective, R_var at scale 1 with Π held fixed (nn/layer_rates.h): before its step,
-// after the network's step (LayerScale included), and after the whole step.
+// The layer's objective, R_var at scale 1 with Π held fixed (nn/layer_rates.h): before the layer's
+// step, after the step times LayerScale, and after the step without LayerScale.
 struct ObjectiveStep {
   Spread before, stepped, unscaled;
   double lowered = std::nan(""), lowered_unscaled = std::nan("");  // shares of samples
 };
 
-// Average effects of a layer over samples: pictures, or windows of a text. Rates are those of whole
-// samples: second moments over all tokens of a sample. A causal layer has these moments at the last
-// token of the window.
+// Average effects of a layer over samples: pictures, or windows of a text. Rates use second moments
+// over all tokens of a sample, which a causal layer reaches only at the last token.
 struct LayerStatistics {
   bool has_memberships = false;
   Spread entropy;  // membership_entropy(), mean over a sample's tokens
@@ -57,7 +55,7 @@ struct LayerStatistics {
   Spread rate_input;   // of the layer's projected input
   Spread rate_output;  // of its output before the residual addition, projected by the same heads
   Spread rate_after;   // after the residual addition, normalised and projected as an input
-  // rate_after less rate_input in the same sample, and the share of samples where it is negative.
+  // rate_after - rate_input in the same sample, and the share of samples where it is negative.
   Spread rate_change;
   double rate_lowered = std::nan("");
   // Correlations of projected tokens, see HeadCorrelations; mean over samples.
@@ -65,28 +63,28 @@ struct LayerStatistics {
   torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
   double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");
   double off_diagonal_chance = std::nan("");
-  // Exact rate of the groups in the heads' coordinates divided by the sum of logs of the diagonal:
-  // 1 where the diagonal contains all of it. At the released scale 1, and of unit-norm heads.
+  // The exact rate in the heads' coordinates divided by the sum of logs of the diagonal, 1 where
+  // features are uncorrelated; at the released scale 1, and for heads of unit norm.
   Spread diagonal_share, diagonal_share_unit;
   NormStatistics norms;
-  // If requested: at scale 1 as released, and C / eps^2 as in the theory.
+  // Gaps at scale 1, as released, and at C / eps^2, as in the theory; empty unless requested.
   std::vector<RateGap> gaps;
   ObjectiveStep objective;
 };
 
-// The parts of layer_rates() that LayerSums needs.
+// Selects the parts of layer_rates() that LayerSums needs.
 inline WantedRates wanted_rates(bool full, bool bound) {
   return {.released = full || bound, .theory = bound, .objective = bound};
 }
 
 class LayerSums {
  public:
-  // u: the layer's subspaces() [H, C, P]; undefined for a layer without rates. full: correlations
-  // and norms too; bound: gaps and the objective.
+  // u is the layer's subspaces() [H, C, P], undefined for a layer without rates. `full` adds
+  // correlations and norms, `bound` gaps and the objective.
   LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  // Without mixer_input in `seen` there is no exact rate in the whole space. registers: the number
-  // of last tokens that are not part of the sample.
+  // Without mixer_input in `seen` there is no exact rate in the whole space. The last `registers`
+  // tokens are not part of the sample.
   void add(const BlockTrace& seen, const LayerRates& rates, int64_t registers = 0);
   LayerStatistics result() const;
 
@@ -116,17 +114,17 @@ class LayerSums {
   StepValues step_;
 };
 
-// Correlations of a head's projected tokens, which the layer's diagonal statistic ignores. Per
-// picture and head, over tokens weighted by membership as in the layer's statistic: r_ij = M_ij /
-// sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, whose
-// diagonal is all that the layer computes; `centered`: the covariance, without the weighted mean.
-// float64. Features without any spread have r = 0.
+// Correlations of a head's projected tokens, which the layer's diagonal statistic ignores. For each
+// picture and head, with tokens weighted by membership as in that statistic: r_ij = M_ij /
+// sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, of which
+// the layer computes only the diagonal; `centered` takes the covariance. All in float64. Constant
+// features have r = 0.
 struct HeadCorrelations {
   torch::Tensor absolute, centered;  // |r| [B, H, P, P]
   torch::Tensor off_diagonal,
       centered_off_diagonal;  // mean of |r_ij|, i != j [B, H]; NaN for P = 1
-  // The chance level of independent normal features of as many tokens, sqrt(2 / (pi n)), n the
-  // effective number (sum pi)^2 / sum pi^2 of tokens [B, H].
+  // The mean |r| of independent normal features, sqrt(2 / (pi n)), with the effective number of
+  // tokens n = (sum pi)^2 / sum pi^2 [B, H].
   torch::Tensor chance;
 };
 

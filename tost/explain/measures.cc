@@ -26,8 +26,8 @@ std::vector<size_t> falling_order(const std::vector<double>& scores) {
   return order;
 }
 
-// Calls visit(inside, outside): tokens in and out of the mask of each run of equal scores, from the
-// highest score down.
+// Calls visit(inside, outside) for each run of equal scores, from the highest down: the numbers of
+// its tokens inside and outside the mask.
 template <class Visit>
 void for_each_tie(const std::vector<double>& scores, const TokenMask& mask, Visit visit) {
   const auto order = falling_order(scores);
@@ -138,12 +138,12 @@ Tensor as_points(const Tensor& points) {
   return points.to(torch::kDouble).nan_to_num(0, 0, 0);
 }
 
-// Squared distances [N, K], without the cancellation of the expanded square for few centres.
+// Squared distances [N, K] from differences, because the expanded square loses digits.
 Tensor squared_distances(const Tensor& points, const Tensor& centers) {
   return torch::cdist(points, centers, 2, /*compute_mode=*/2).square();
 }
 
-// An index drawn in proportion to `weights` (all zero: any).
+// Draws an index with probability proportional to `weights`, uniformly if all are 0.
 int64_t draw(const Tensor& weights, Random& random) {
   const auto sums = weights.cumsum(0);
   const double total = sums[-1].item<double>();

@@ -9,16 +9,16 @@
 
 namespace tost {
 
-// A mask has one entry a token, 0 or 1.
+// A mask has one entry, 0 or 1, for each token.
 using TokenMask = std::vector<uint8_t>;
 
 int64_t area_of(const TokenMask& mask);
 
-// Shared tokens over tokens in either; 1 where both are empty. Equal lengths.
+// Tokens in both masks divided by tokens in either; 1 if both are empty. Masks have equal lengths.
 double intersection_over_union(const TokenMask& a, const TokenMask& b);
 
-// The mean of intersection_over_union between a mask of `object` tokens and all masks of `area`
-// tokens among `tokens`: the score of a random mask of that size. Exact.
+// The exact mean of intersection_over_union() between a mask of `object` tokens and all masks of
+// `area` of the `tokens` tokens: the score of a random mask.
 double chance_iou(int64_t tokens, int64_t area, int64_t object);
 
 // Area under the ROC curve: the probability that a token of the mask scores above one outside,
@@ -26,24 +26,24 @@ double chance_iou(int64_t tokens, int64_t area, int64_t object);
 double roc_auc(const std::vector<double>& scores, const TokenMask& mask);
 
 // Sum of precision times gained recall over falling thresholds; equal scores share a threshold. NaN
-// where the mask is empty. A random order has about the mask's share of the tokens.
+// for an empty mask. Random scores give about the mask's share of the tokens.
 double average_precision(const std::vector<double>& scores, const TokenMask& mask);
 
-// Entropy over heads of pi [..., H, N], divided by log H: 0 sure, 1 undecided; 0 for one head.
-// float64 [..., N].
+// Entropy over heads of pi [..., H, N], divided by log H, as float64 [..., N]: 0 is sure, 1
+// undecided; 0 for one head.
 torch::Tensor membership_entropy(const torch::Tensor& pi);
 
-// Mean and deviation (population) of the values that are finite; NaN without any.
+// Mean and standard deviation (of the population) of the finite values; NaN without any.
 struct Spread {
   double mean = std::nan(""), deviation = std::nan("");
   int64_t count = 0;
 };
-// Of the mean: deviation / sqrt(count - 1); NaN below two values.
+// The standard error of the mean, deviation / sqrt(count - 1); NaN for fewer than two values.
 double standard_error(const Spread& spread);
 Spread spread_of(const std::vector<double>& values);
 Spread spread_of(const torch::Tensor& values);
 
-// Clusters of points by k-means: the plain grouping that memberships are compared with.
+// Clusters points by k-means, the simple grouping that memberships are compared with.
 struct KMeansConfig {
   int64_t clusters = 2;
   int64_t rounds = 50;   // at most, of Lloyd's iteration
@@ -57,28 +57,28 @@ struct KMeans {
   double inertia = 0;     // sum of squared distances to the assigned centre
 };
 
-// points [N, D], N >= 1; values that are not finite count as 0. Begins with k-means++ (Arthur and
-// Vassilvitskii, 2007) drawn from the seed; a cluster that loses its points keeps its centre.
-// Deterministic. A usage Error for fewer than one point or cluster.
+// Clusters points [N, D], N >= 1; values that are not finite count as 0. Draws the first centres by
+// k-means++ (Arthur and Vassilvitskii, 2007) from the seed; an empty cluster keeps its centre.
+// Throws a usage Error for fewer than one point or cluster.
 KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
 
-// The nearest centre of each point [N]; of equal ones the first.
+// The index of the nearest centre of each point [N]; of equally near ones the first.
 torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& centers);
 
-// The subspaces of the heads' projections U_k: their singular values, how much two heads' subspaces
-// overlap, and how much of the space all of them cover together. float64. Undefined tensors and NaN
-// where the weights are not finite.
+// The subspaces of the heads' projections U_k: their singular values, their overlaps, and how much
+// of the space they span together, in float64. Tensors are undefined and numbers NaN if weights are
+// not finite.
 struct HeadSpectra {
   torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
   // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
   // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span.
-  // For spans of different dimension the mean is over the smaller one. NaN for an empty span.
+  // The mean is over the angles of the smaller span; NaN for an empty one.
   torch::Tensor overlap;
   double chance_overlap = 0;  // of two random subspaces: P / C
   double mean_overlap = 0;    // of different heads; NaN for one head
   torch::Tensor sum_values;   // singular values of [U_1 ... U_H], falling
-  // The same with each U_k replaced by an orthonormal basis of its span: 1 everywhere where the
-  // heads are orthogonal to each other.
+  // The singular values with each U_k replaced by an orthonormal basis of its span; all are 1 if
+  // the heads are orthogonal.
   torch::Tensor basis_values;
   int64_t rank = 0;  // singular values of the sum above 1e-6 of the largest
   double effective_rank =

@@ -1,4 +1,4 @@
-// Numbers of a report as JSON, and the selection of its layers and heads, counted from 1.
+// Writes numbers of a report as JSON, and selects its layers and heads, counted from 1.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace tost {
 
-// null for values that are not finite.
+// The number as JSON, null if it is not finite.
 nlohmann::json number_or_null(double value);
 
-// Nested arrays of a tensor's shape with every number as `written` gives it; an undefined tensor is
-// null.
+// Nested arrays of a tensor's shape, with `written` applied to every number; null for an undefined
+// tensor.
 nlohmann::json nested(const torch::Tensor& tensor, function_ref<double(double)> written);
-// The same with numbers rounded to `decimals`.
+// Nested arrays with numbers rounded to `decimals` digits.
 nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 
-// `wanted` in rising order without repetitions; empty: everything, 1 ... count. Throws a usage
-// Error naming the first number outside 1 ... count; `what` is "layer" or "head".
+// Returns `wanted` in rising order without repetitions, or 1 ... count if it is empty. Throws a
+// usage Error naming the first number outside 1 ... count; `what` is "layer" or "head".
 std::vector<int64_t> choose_numbers(const std::vector<int64_t>& wanted, int64_t count,
                                     const std::string& what);
 
-// At most `most` numbers of 1 ... count, evenly spaced, with the first and the last (a single one:
-// the last).
+// At most `most` numbers of 1 ... count, evenly spaced, with the first and the last; if `most` is
+// 1, the last.
 std::vector<int64_t> spread_numbers(int64_t count, int64_t most);
 
 }  // namespace tost

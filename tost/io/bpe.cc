@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// Two neighbours that can be joined; ordered by id, then from the left. Small, since a long piece
-// has as many as bytes and the heap is what takes the time.
+// Two neighbours that can be joined, ordered by id, then from the left. It is small, because a long
+// piece has one for each byte, and their heap takes most of the time.
 struct Candidate {
   uint64_t key;     // id, then where the left part begins
   uint32_t length;  // of both
@@ -32,7 +32,7 @@ struct Candidate {
   bool operator>(const Candidate& other) const { return key > other.key; }
 };
 
-// The parts a piece consists of, as a linked list over the offsets where they begin.
+// The parts of a piece, as a linked list over the offsets where they begin.
 class Parts {
  public:
   Parts(std::string_view piece, const BpeTable& table)
@@ -52,7 +52,7 @@ class Parts {
       const uint32_t begin = heap_.back().begin(), end = begin + heap_.back().length;
       heap_.pop_back();
       const uint32_t middle = end_[begin];
-      // Out of date: the left part was joined into another, or either has grown.
+      // Skips a candidate whose left part was joined into another, or of which a part has grown.
       if (middle == 0 || middle >= end || end_[middle] != end) continue;
       end_[begin] = end;
       end_[middle] = 0;
@@ -73,7 +73,7 @@ class Parts {
   }
 
  private:
-  // Appends the part at `begin` with its right neighbour, if the two can be joined.
+  // Adds the part at `begin` and its right neighbour to the heap, if they can be joined.
   bool consider(uint32_t begin) {
     const uint32_t length = end_[end_[begin]] - begin;
     const int32_t id = table_.id(piece_.substr(begin, length));
@@ -188,14 +188,14 @@ Gpt2Splitter::Gpt2Splitter() : code_(std::make_unique<Code>()) {
   const std::string text = pattern();
   int error = 0;
   size_t offset = 0;
-  // Anchored here and not at each match, where it would keep PCRE2 from its compiled code.
+  // Anchors the pattern here; anchoring each match would keep PCRE2 from its compiled code.
   code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                   PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (code_->compiled == nullptr) {
     fail_data("PCRE2 does not take the pattern of GPT-2 (its error ", error, " at ", offset,
               "); it needs Unicode support.");
   }
-  // Where this is refused (no executable memory), matching falls back to the interpreter.
+  // If this fails for lack of executable memory, PCRE2 interprets the pattern.
   pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
 }
 

@@ -1,5 +1,6 @@
-// Byte-pair encoding of one piece of text over a table of tokens, as tiktoken defines it: while two
-// neighbours joined are a token, join those whose token has the lowest id, the leftmost first.
+// Byte-pair encoding of one piece of text over a table of tokens, as tiktoken defines it: as long
+// as two neighbours together are a token, it joins those whose token has the lowest id, the
+// leftmost first.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,10 @@
 
 namespace tost {
 
-// Text cut into the pieces that GPT-2 encodes apart: contractions, words, numbers, other signs,
-// white space.
-// The official pattern
+// Cuts a text into the pieces that GPT-2 encodes separately: contractions, words, numbers, other
+// signs, white space. The official pattern is
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// with the letters and numbers of Unicode 16 for every version of PCRE2, and \s for the property
+// Letters and numbers are those of Unicode 16 with every version of PCRE2, and \s is the property
 // White_Space, as in tiktoken's engine.
 class Gpt2Splitter {
  public:
@@ -26,9 +26,8 @@ class Gpt2Splitter {
   Gpt2Splitter(const Gpt2Splitter&) = delete;
   Gpt2Splitter& operator=(const Gpt2Splitter&) = delete;
 
-  // Calls piece(view) for every piece in order; joined they are the text. A run of bytes that are
-  // not UTF-8 is one piece, and the text on either side is split separately. Safe from
-  // several threads.
+  // Calls piece(view) for every piece in order; together they are the text. A run of bytes that are
+  // not UTF-8 is one piece, and the text on either side is split separately. Thread-safe.
   void split(std::string_view text, function_ref<void(std::string_view)> piece) const;
 
  private:
@@ -38,8 +37,8 @@ class Gpt2Splitter {
 
 class BpeTable {
  public:
-  // Tokens by id. Throws a data Error naming `where` unless all 256 bytes are there and no token is
-  // empty, over 4,096 bytes or there twice.
+  // Takes the tokens by id. Throws a data Error naming `where` unless all 256 bytes are tokens, and
+  // no token is empty, longer than 4,096 bytes or repeated.
   BpeTable(std::vector<std::string> tokens, const std::string& where);
   BpeTable(const BpeTable&) = delete;
   BpeTable& operator=(const BpeTable&) = delete;
@@ -48,8 +47,7 @@ class BpeTable {
   const std::vector<std::string>& tokens() const { return tokens_; }
   int32_t id(std::string_view bytes) const;  // -1 where there is no such token
 
-  // Appends the ids of a piece that is not empty: one id where the piece is a token. O(n log n)
-  // time.
+  // Appends the ids of a piece that is not empty, one id if it is a token. Takes O(n log n) time.
   void encode(std::string_view piece, std::vector<int32_t>& ids) const;
 
  private:
@@ -60,13 +58,13 @@ class BpeTable {
 
 // ---- The files of GPT-2's vocabulary. ----
 
-// GPT-2's 50,256 tokens by id, without the end of text. `path`: a ranks file of tiktoken, or a
-// folder with one (*.tiktoken) or with vocab.bpe and encoder.json, which are compared. Throws a
-// data Error naming file and line.
+// Reads GPT-2's 50,256 tokens by id, without the end of text. `path` is a ranks file of tiktoken,
+// or a folder with one (*.tiktoken) or with vocab.bpe and encoder.json, which are compared. Throws
+// a data Error naming file and line.
 std::vector<std::string> read_gpt2_tokens(const std::string& path);
 
-// Tokens in base64 with a space between them, and back; the latter throws a data Error naming
-// `where` and the token.
+// Write tokens in base64 with a space between them, and read them; reading throws a data Error
+// naming `where` and the token.
 std::string tokens_to_base64(const std::vector<std::string>& tokens);
 std::vector<std::string> tokens_from_base64(std::string_view text, const std::string& where);
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The visible characters that encode bytes in GPT-2's vocabulary files.
+// Maps bytes to the visible characters that stand for them in GPT-2's vocabulary files.
 class Gpt2Alphabet {
  public:
   Gpt2Alphabet() {
@@ -41,9 +41,9 @@ class Gpt2Alphabet {
     }
   }
 
-  // Bytes in the order of the first 256 ids.
+  // The bytes in the order of the first 256 ids.
   const std::array<uint8_t, 256>& order() const { return order_; }
-  // Empty where `word` has a character outside the alphabet.
+  // The bytes that `word` stands for; empty if it has a character outside the alphabet.
   std::string decode(std::string_view word) const {
     std::string token;
     for (size_t at = 0; at < word.size();) {
@@ -84,7 +84,7 @@ void check_count(size_t tokens, const fs::path& file) {
             "; it is cut short or another model's.");
 }
 
-// base64(token), a space, rank; ranks count from 0.
+// Reads lines of a token in base64, a space and its rank, from 0.
 std::vector<std::string> read_ranks(const fs::path& file) {
   const std::string text = read_file(file, kMaxFile);
   std::vector<std::string> tokens;
@@ -123,7 +123,7 @@ std::vector<std::string> read_merges(const fs::path& file, const Gpt2Alphabet& a
   return tokens;
 }
 
-// encoder.json gives every token the id it has by its place.
+// Checks that encoder.json gives every token the id of its position in vocab.bpe.
 void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
                    const Gpt2Alphabet& alphabet) {
   const auto ids = parse_json(read_file(file, kMaxFile), cat("'", file.string(), "'"));

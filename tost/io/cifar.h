@@ -18,13 +18,12 @@ struct CifarRecords {
   std::vector<uint8_t> pixels;  // [count, 32, 32, 3]: channels last, unlike the file
 };
 
-// Appends one file's records. Throws a data Error naming the file if it is missing, empty, not a
-// multiple of the record, longer than 1 GiB, or a label is not below `classes`.
+// Appends a file's records. Throws a data Error naming the file if it is missing, empty, longer
+// than 1 GiB, not a multiple of the record's size, or has a label that is not below `classes`.
 void append_cifar(const std::string& path, CifarKind kind, int64_t classes, CifarRecords& records);
 
-// One class name a line (batches.meta.txt, fine_label_names.txt); blank lines at the end are
-// ignored. A data Error if the file has no name, an empty one in between, the same one twice, or
-// more than 256.
+// Reads a class name from each line (batches.meta.txt, fine_label_names.txt), ignoring blank lines
+// at the end. Throws a data Error for no name, an empty or repeated one, or more than 256.
 std::vector<std::string> read_class_names(const std::string& path);
 
 }  // namespace tost

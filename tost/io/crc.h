@@ -1,4 +1,4 @@
-// Checksums, by the instructions of the processor.
+// Checksums, computed by instructions of the processor.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace tost {
 
-// CRC-32 of zip archives (ISO 3309).
+// The CRC-32 of zip archives (ISO 3309).
 uint32_t zip_crc32(std::string_view bytes);
 
-// CRC-32C (Castagnoli) of checkpoint manifests. Chain by giving the CRC of what came before.
+// The CRC-32C (Castagnoli) of checkpoint manifests; `before` is the CRC of the bytes before these.
 // crc32c("123456789") == 0xe3069283.
 uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 

@@ -15,7 +15,7 @@
 namespace tost {
 namespace {
 
-// zlib counts in 32 bits.
+// zlib counts bytes in 32 bits, so data are inflated in pieces.
 constexpr size_t kInflatePiece = size_t{1} << 30;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
@@ -23,9 +23,9 @@ bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1F\x8B");
 }
 
-// Reads a file's content in order, inflating it if it is gzip (members may follow one another), so
-// that the caller decides how much to hold. `bytes` must outlive the reader; `name` appears in
-// every message.
+// Reads a file's content in order, inflating gzip of one or more members, so that the caller
+// decides how much is held in memory. `bytes` must outlive the reader; `name` appears in every
+// message.
 class ContentReader {
  public:
   ContentReader(std::string_view bytes, std::string name)
@@ -40,8 +40,8 @@ class ContentReader {
   ContentReader(const ContentReader&) = delete;
   ContentReader& operator=(const ContentReader&) = delete;
 
-  // Up to `count` bytes, fewer only at the end. Throws a data Error for damaged gzip data,
-  // including a file that stops before its gzip trailer.
+  // Reads up to `count` bytes, fewer only at the end. Throws a data Error for damaged gzip data,
+  // also for a file without its gzip trailer.
   int64_t read(uint8_t* to, int64_t count);
 
  private:
@@ -89,7 +89,7 @@ int64_t ContentReader::read(uint8_t* to, int64_t count) {
 }
 
 constexpr int64_t kMaxHeader = 4 + 4 * 255;
-// Values are inflated in pieces: a false claim costs at most the memory of the file's content.
+// Inflates values in pieces, so that a false size costs no more memory than the file's content.
 constexpr int64_t kPiece = int64_t{16} << 20;
 
 std::vector<int64_t> read_header(ContentReader& content, const std::string& path,

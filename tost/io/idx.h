@@ -13,10 +13,10 @@ struct IdxArray {
   std::vector<uint8_t> values;  // row-major
 };
 
-// Reads an idx file of unsigned bytes, plain or gzip-compressed (detected by its content).
-// Throws a data Error naming the file for: a missing file, not idx, another value type, a number of
-// dimensions other than `dimensions`, a zero or overlong dimension, more than `max_bytes` claimed
-// (checked before allocating), fewer or more bytes than the header claims.
+// Reads an idx file of unsigned bytes, plain or gzip-compressed (detected by its content). Throws a
+// data Error naming the file if it is missing or not idx, has another type of values or number of
+// dimensions, a dimension of 0 or too large, claims more than `max_bytes` (checked before
+// allocating), or has fewer or more bytes than its header claims.
 IdxArray read_idx(const std::string& path, int64_t dimensions,
                   int64_t max_bytes = int64_t{4} << 30);
 

@@ -8,8 +8,8 @@
 
 namespace tost {
 
-// 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c].
-// channels is 1 (grey), 3 (RGB); a mask has 1.
+// An image of 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c]. There
+// are 1 (grey, masks) or 3 (RGB) channels.
 struct Image {
   int64_t width = 0;
   int64_t height = 0;
@@ -17,7 +17,7 @@ struct Image {
   std::vector<uint8_t> pixels;
 
   Image() = default;
-  // A black image. Throws a data Error if a side is negative or the product overflows.
+  // Makes a black image. Throws a data Error if a side is negative or the size overflows.
   Image(int64_t width, int64_t height, int64_t channels);
 
   const uint8_t* row(int64_t y) const { return pixels.data() + y * width * channels; }
@@ -25,7 +25,7 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// Limits of the sizes that a file claims, checked before allocation.
+// Limits on the sizes that a file claims, checked before allocation.
 struct ImageLimits {
   int64_t max_side = 65'535;
   int64_t max_pixels = 64'000'000;
@@ -42,21 +42,21 @@ struct ImageLimits {
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 
-// The pixels that decode_image would work through, from the header and before anything is decoded:
-// those of a progressive JPEG count once for each of its scans. Throws as decode_image does.
+// The number of pixels that decode_image would process, found without decoding: those of a
+// progressive JPEG count once for each scan. Throws as decode_image.
 int64_t decoding_work(std::string_view bytes, std::string_view name,
                       const ImageLimits& limits = {});
 
-// True if the bytes, or those of the file, begin like what decode_image can read.
+// Whether the bytes, or those of the file, begin like a picture that decode_image can read.
 bool looks_like_image(std::string_view bytes);
 bool is_image_file(const std::string& path);
 
-// Grey to RGB by repetition; RGB to grey by the ITU-R 601 luma in Pillow's fixed-point rounding.
+// Converts grey to RGB by repetition, and RGB to grey by the ITU-R 601 luma with Pillow's rounding.
 Image to_channels(Image image, int64_t channels);
 
-// A file in memory, of 1 or 3 channels.
+// Encodes an image of 1 or 3 channels as a PNG file in memory.
 std::string encode_png(const Image& image);
-// The old file stays whole if writing fails.
+// Writes a PNG file; an old file stays whole if writing fails.
 void write_png(const std::string& path, const Image& image);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-// Shared by image.cc and the two codecs; users include image.h.
+// Declarations for image.cc and the two codecs; users include image.h.
 #pragma once
 
 #include "tost/io/image.h"

@@ -1,6 +1,6 @@
-// JPEG through libjpeg-turbo. The library reports errors by a callback that must not return, so
-// each function that calls it sets a jump target first and keeps nothing on its stack that has a
-// destructor; the C++ exception is thrown after the jump, outside the library.
+// JPEG through libjpeg-turbo. The library reports errors by a callback that must not return. So
+// each function that calls it first sets a jump target and has no local object with a destructor;
+// the exception is thrown after the jump, outside the library.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -16,7 +16,7 @@
 namespace tost {
 namespace {
 
-// A progressive file can repeat scans without end; honest encoders use about 10.
+// Limits the scans of a progressive file, which can be repeated without end; encoders use about 10.
 constexpr int kMaxScans = 500;
 
 struct JpegErrors {
@@ -37,9 +37,9 @@ void on_error(j_common_ptr info) {
   leave(info, text);
 }
 
-// Warnings about files of correct encoders that change no pixel. Extra bytes before a marker of the
-// header come from a wrong length field. After the first scan they are pixels that were not read,
-// because the decoder lost its place in damaged data.
+// Whether a warning concerns files of correct encoders and changes no pixel. Extra bytes before a
+// marker of the header come from a wrong length field. After the first scan such bytes are pixels
+// that the decoder missed in damaged data.
 bool is_harmless(j_common_ptr info) {
   switch (info->err->msg_code) {
     case JWRN_JFIF_MAJOR:
@@ -52,7 +52,7 @@ bool is_harmless(j_common_ptr info) {
   }
 }
 
-// After a warning (level -1) the library continues with pixels that it made up.
+// After a warning (level -1) the library would continue with invented pixels.
 void on_message(j_common_ptr info, int level) {
   if (level < 0 && !is_harmless(info)) on_error(info);
 }
@@ -63,7 +63,7 @@ void on_scan(j_common_ptr info) {
   }
 }
 
-// The source is a block of memory: asking for more means that the file ends early.
+// The whole file is in memory, so a request for more bytes means that the file ends early.
 boolean on_empty(j_decompress_ptr info) {
   leave(reinterpret_cast<j_common_ptr>(info), "the file ends early");
 }
@@ -75,7 +75,7 @@ void on_skip(j_decompress_ptr info, long count) {
   info->src->bytes_in_buffer -= static_cast<size_t>(count);
 }
 
-// Adobe writes CMYK inverted: stored k and c mean 255 - ink. The product is rounded as v / 255.
+// Adobe stores CMYK inverted, as 255 - ink. The product is divided by 255 and rounded.
 uint8_t ink_to_light(int stored_colour, int stored_black) {
   const int product = (255 - stored_colour) * stored_black + 128;
   const int light = stored_black - ((product + (product >> 8)) >> 8);
@@ -114,8 +114,8 @@ class JpegDecoder {
     return true;
   }
 
-  // Rows are appended as they are decoded, so that a false claim of size costs at most the memory
-  // of the file's content.
+  // Appends rows as they are decoded, so that a false size costs no more memory than the file's
+  // content.
   bool read_rows(std::vector<uint8_t>& row, std::vector<uint8_t>& pixels) {
     if (setjmp(errors_.jump)) return false;
     jpeg_start_decompress(&info_);
@@ -170,7 +170,7 @@ int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimi
   read_size(decoder, name, limits);
   const int64_t pixels = decoder.width() * decoder.height();
   if (!decoder.in_scans()) return pixels;
-  // Every scan begins with this marker, which coded data cannot hold.
+  // The marker at the beginning of every scan, which coded data cannot contain.
   constexpr std::string_view kScan = "\xFF\xDA";
   int64_t scans = 0;
   for (size_t at = bytes.find(kScan); at != bytes.npos; at = bytes.find(kScan, at + 2)) ++scans;

@@ -1,5 +1,5 @@
-// A file seen as memory. If another process truncates it while it is open, a read past the end ends
-// the program, as with every mapping.
+// Maps a file into memory. If another process truncates the file, a read past its end ends the
+// program, as with every mapping.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@ namespace tost {
 
 class MappedFile {
  public:
-  // kCopyOnWrite: the memory may be written to, which never reaches the file.
+  // kCopyOnWrite: the memory may be written to, without changing the file.
   enum class Access { kRead, kCopyOnWrite };
 
-  // Throws a data Error naming the file where it is missing, unreadable or not a plain file.
+  // Throws a data Error naming the file if it is missing, unreadable or not a plain file.
   explicit MappedFile(const std::filesystem::path& path, Access access = Access::kRead);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -1,4 +1,4 @@
-// JSON from outside, with limits. Free of torch.
+// Parses JSON from outside, with limits. Free of torch.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,22 @@ struct JsonLimits {
 
 // Throws an Error of the kind `limits.error`: "WHERE is not JSON at line 2, column 7.", "WHERE is
 // nested deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is
-// not JSON. Memory is at most a constant times the text, for any text.
+// not JSON. The memory is at most a constant times the text's size.
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 
-// The same, with keys in the order of the text.
+// As parse_json(), with keys in the order of the text.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           const JsonLimits& limits = {});
 
-// As text, on one line or indented. Bytes that are not UTF-8 become U+FFFD, where nlohmann's dump()
-// throws. Not for values that must be read again unchanged.
+// Writes JSON on one line or indented. Bytes that are not UTF-8 become U+FFFD, where nlohmann's
+// dump() throws. Not for values that must be read again unchanged.
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// The same of what must be read again as it was: nothing where a string is not UTF-8.
+// Writes JSON that must be read again unchanged; returns nothing if a string is not UTF-8.
 template <typename Json>
 std::optional<std::string> exact_json_text(const Json& value, int indent = -1) {
   try {

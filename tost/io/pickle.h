@@ -1,11 +1,10 @@
 // Just enough of Python's pickle to read checkpoints: protocols 2 to 5 as plain data. Nothing is
-// ever called, imported or looked up. Where Python would do so, the tree holds the name and the
-// arguments.
+// ever called, imported or looked up; instead the tree holds the name and the arguments.
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
-// once, circles are possible, and nothing about the tree recurses, not even its destruction; code
-// that walks it must remember where it has been. Text points into the pickle's bytes, which must
-// outlive the tree.
+// once, cycles are possible, and neither reading nor destroying the tree recurses; code that walks
+// it must remember visited values. Text points into the pickle's bytes, which must outlive the
+// tree.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ enum class PickleKind : uint8_t {
   kPersistentId,  // a name for something outside of the pickle
 };
 
-// "a list", "an object", …
+// The name of a kind for messages: "a list", "an object", …
 const char* kind_name(PickleKind kind);
 
 struct PickleValue {
@@ -50,7 +49,7 @@ struct PickleValue {
   uint32_t items = UINT32_MAX;
 };
 
-// A class or function the pickle names.
+// A class or function that the pickle names.
 struct PickleGlobal {
   std::string_view module, name;
   uint32_t offset = 0;  // where first
@@ -58,7 +57,7 @@ struct PickleGlobal {
   std::string full_name() const { return std::string(module) + "." + std::string(name); }
 };
 
-// callee(*args, **kwargs), then changed by what follows it in the pickle.
+// An object: the result of callee(*args, **kwargs), changed by what follows in the pickle.
 struct PickleObject {
   PickleId callee = 0;
   PickleId args = 0;                 // a tuple
@@ -76,11 +75,11 @@ class PickleTree {
   PickleId root() const { return root_; }
   size_t size() const { return values_.size(); }
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  // Items of a tuple, list, set, or a persistent id (one); for a dict key, value, key, value, …
+  // The items of a tuple, list, set or persistent id (one), or key, value, key, value, … of a dict.
   const std::vector<PickleId>& items(PickleId id) const;
   const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
   const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }
-  // Every class and function named anywhere, reachable or not, in the order of appearance.
+  // Every class and function that the pickle names, reachable or not, in the order of appearance.
   const std::vector<PickleGlobal>& globals() const { return globals_; }
 
   bool is(PickleId id, PickleKind kind) const { return values_[id].kind == kind; }
@@ -90,7 +89,7 @@ class PickleTree {
   // Whether the value is the global, or an object made by calling it.
   bool is_global(PickleId id, std::string_view module, std::string_view name) const;
   bool is_call(PickleId id, std::string_view module, std::string_view name) const;
-  // Everything the value refers to directly, in order.
+  // Appends all values that this value refers to directly, in order.
   void append_children(PickleId id, std::vector<PickleId>& out) const;
 
  private:
@@ -117,8 +116,8 @@ class PickleTree {
 };
 
 // Limits of a pickle. One byte of it can make a value of 40 bytes, a container of about 100 or an
-// object of about 200, so memory has a separate limit. It is counted without what growing vectors
-// hold while they move, which is as much again.
+// object of about 200, so memory has a separate limit. The count leaves out what growing vectors
+// need while they move, which is as much again.
 struct PickleLimits {
   int64_t values = 4'000'000;
   int64_t items = 16'000'000;  // references in all containers
@@ -131,12 +130,11 @@ struct PickleLimits {
 // Reads `bytes`, which must outlive the tree and hold one pickle of at most 1 GiB and nothing after
 // it. `where` names file and entry in messages.
 //
-// Throws a data Error naming the byte for: an opcode that protocols 2 to 5 do not write, extension
-// codes, buffers outside of the pickle, frames that do not fit, a missing STOP, a stack or memo
-// used before it was filled, a mark in the wrong place, keys that cannot be keys or have more than
-// 64 KiB, a key twice in a dict, classes with names of more than 512 bytes or more than 100,000 of
-// them, strings that are not UTF-8, changes to what cannot be changed (a tuple, a class), and
-// everything above a limit.
+// Throws a data Error naming the byte for an opcode that protocols 2 to 5 do not write, extension
+// codes, buffers outside of the pickle, frames that do not fit, a missing STOP, use of an empty
+// stack or memo, a mark in the wrong place, keys of a wrong type or of more than 64 KiB, repeated
+// keys of a dict, names of classes of more than 512 bytes or more than 100,000 of them, strings
+// that are not UTF-8, changes of a tuple or a class, and everything above a limit.
 PickleTree read_pickle(std::string_view bytes, const std::string& where,
                        const PickleLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// The machine that Python's pickle runs, as read_pickle() needs it.
+// The stack machine of Python's pickle, as far as read_pickle() needs it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -17,14 +17,14 @@ constexpr size_t kMaxBytes = size_t{1} << 30, kMaxLine = size_t{1} << 20;
 constexpr size_t kMaxKey = size_t{1} << 16, kMaxGlobalName = 512;
 constexpr int64_t kMaxGlobals = 100'000;
 
-// A little-endian number of up to 8 bytes.
+// Reads a little-endian number of up to 8 bytes.
 uint64_t unsigned_number(std::string_view bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
 }
 
-// The same in two's complement.
+// Reads such a number in two's complement.
 int64_t signed_number(std::string_view bytes) {
   if (bytes.empty()) return 0;
   const size_t unused = 64 - 8 * bytes.size();
@@ -35,8 +35,8 @@ int64_t signed_number(std::string_view bytes) {
   fail_data(where, " is refused at byte ", offset, " of its pickle: ", what, ".");
 }
 
-// Throws a data Error if values are nested more than `most` deep by the longest path, or if a dict
-// has a key twice.
+// Throws a data Error if the longest path of nested values exceeds `most`, or a dict has a key
+// twice.
 class TreeChecker {
  public:
   TreeChecker(const PickleTree& tree, const std::string& where, int64_t most)
@@ -51,7 +51,7 @@ class TreeChecker {
   }
 
  private:
-  // Counts the levels of values from this one down, by the longest path; a way back around a circle
+  // Counts the levels of values below this one by the longest path; an edge that closes a cycle
   // counts nothing. Recurses at most `most_` deep.
   void measure(PickleId id, int64_t above) {
     refuse_beyond(above, id);
@@ -90,7 +90,7 @@ class TreeChecker {
     }
   }
 
-  // The first key with that text, so that a text many dicts share is read once.
+  // The first key with the same text, so that a text that many dicts share is read once.
   PickleId first_key(PickleId id) {
     PickleId& first = first_keys_[id];
     if (first == 0) first = key_of_text_.emplace(tree_[id].text, id).first->second;
@@ -213,9 +213,9 @@ class PickleMachine {
     stack_.push_back(id);
   }
 
-  // About what tree, stack and memo take, in bytes.
+  // The approximate size of tree, stack and memo in bytes.
   size_t memory() const {
-    // Items are in separate blocks, of at least 32 bytes and up to half of them free.
+    // Items have separate blocks of at least 32 bytes, of which up to half may be unused.
     constexpr size_t kBlock = 32, kNode = 64;
     return tree_.values_.size() * sizeof(PickleValue) +
            tree_.items_.size() * (sizeof(std::vector<PickleId>) + kBlock) +
@@ -244,7 +244,7 @@ class PickleMachine {
     return items;
   }
 
-  // A mark counts as a value.
+  // Pops a value or a mark.
   void pop_any() {
     if (!marks_.empty() && marks_.back() == stack_.size()) {
       marks_.pop_back();
@@ -338,7 +338,7 @@ class PickleMachine {
     }
   }
 
-  // Adds to the container on top of the stack, of that kind, or to that list of an object.
+  // Adds items to the container of this kind on top of the stack, or to this list of an object.
   void add_to(const std::vector<PickleId>& items, PickleKind kind,
               std::vector<PickleId> PickleObject::*list, const char* refusal) {
     const PickleId id = top();
@@ -401,7 +401,7 @@ class PickleMachine {
   size_t items_ = 0;  // of all containers
 };
 
-// Those that picklers of protocols 2 to 5 write.
+// The opcodes that picklers of protocols 2 to 5 write.
 constexpr std::array<PickleMachine::Op, 256> PickleMachine::kOps = [] {
   using M = PickleMachine;
   using enum PickleKind;

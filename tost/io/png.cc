@@ -1,5 +1,5 @@
-// PNG through libpng. As in jpeg.cc, functions that call the library set a jump target and own
-// nothing that has a destructor; exceptions are thrown after the jump.
+// PNG through libpng. As in jpeg.cc, functions that call the library set a jump target and have no
+// local object with a destructor; exceptions are thrown after the jump.
 #include <png.h>
 
 #include <csetjmp>
@@ -12,7 +12,7 @@
 namespace tost {
 namespace {
 
-// Deflate expands at most 1032 times; a header that claims more belongs to a truncated file.
+// Deflate expands data at most 1032 times, so a header that claims more shows a truncated file.
 constexpr int64_t kMaxExpansion = 1032;
 
 struct PngErrors {
@@ -57,13 +57,13 @@ class PngDecoder {
   bool read_header(const ImageLimits& limits) {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, &source_, on_read);
-    // Our code checks the limits, for a better message. Text chunks are not even inflated.
+    // Our code checks limits with a better message than the library's. Skips text chunks.
     const auto side = static_cast<png_uint_32>(limits.max_side);
     png_set_user_limits(png_, side, side);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
     raw_bytes_ = static_cast<int64_t>(png_get_rowbytes(png_, info_)) * height();
-    // To 8-bit grey or RGB.
+    // Asks the library to convert to 8-bit grey or RGB.
     const int type = png_get_color_type(png_, info_);
     if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
     if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png_);
@@ -98,7 +98,7 @@ class PngDecoder {
   int64_t raw_bytes_ = 0;
 };
 
-// Width and height straight from the IHDR chunk, so that a refusal can state them.
+// Reads width and height from the IHDR chunk, so that messages can state them.
 void check_header(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
   if (bytes.size() < 24 || bytes.substr(12, 4) != "IHDR") return;  // libpng will report the error
   const auto side = [&](size_t at) {

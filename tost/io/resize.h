@@ -1,4 +1,4 @@
-// Antialiased resampling of 8-bit images, agreeing with Pillow's Image.resize.
+// Resamples 8-bit images with antialiasing, as Pillow's Image.resize does.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tost {
 
 enum class Filter { kBilinear, kBicubic };
 
-// "bilinear", "bicubic". A usage Error for any other name offers the nearest.
+// The filter "bilinear" or "bicubic". Throws a usage Error, with the nearest name, for other names.
 Filter filter_from_name(const std::string& name);
 
 struct Box {
@@ -19,20 +19,20 @@ struct Box {
   int64_t height = 0;
 };
 
-// The part of the image inside `box`, which must be within it (usage Error).
+// Cuts `box` out of the image. Throws a usage Error unless it is within the image.
 Image crop(const Image& image, const Box& box);
 
-// Two passes, along rows and along columns, of a triangle or Keys cubic (a = -0.5) filter whose
-// support grows with the reduction, rounding to 8 bits after each. Equal to Pillow 13's resize in
-// every size tried; earlier versions take the passes in another order for some sizes and then
-// differ by a few grey levels at hard edges. Deterministic.
+// Resizes in two passes, along rows and along columns, by a triangle or Keys cubic (a = -0.5)
+// filter whose support grows with the reduction, rounding to 8 bits after each. Equal to Pillow
+// 13's resize in every size tried; earlier versions use another order of passes for some sizes, and
+// then differ by a few grey levels at hard edges.
 Image resize(const Image& image, int64_t width, int64_t height, Filter filter);
 
-// crop(image, box) and resize in one: pixels outside the box have no influence.
+// Resizes crop(image, box) without copying it: pixels outside the box have no influence.
 Image resize(const Image& image, const Box& box, int64_t width, int64_t height, Filter filter);
 
-// crop(resize(image, width, height, filter), part), bit for bit, without the rest being made:
-// memory and time follow the image and the part, however large width x height is.
+// Computes crop(resize(image, width, height, filter), part), bit for bit, without the rest: memory
+// and time depend on the image and the part, however large width x height is.
 Image resize_part(const Image& image, int64_t width, int64_t height, const Box& part,
                   Filter filter);
 

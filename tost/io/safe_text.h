@@ -1,5 +1,5 @@
-// Text out of files, made safe to show: a name must not be able to move a terminal's cursor, turn
-// the direction of a line or fill the screen.
+// Makes text from files safe to show: a name must not move a terminal's cursor, reverse the
+// direction of a line or fill the screen.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 
 namespace tost {
 
-// Well-formed UTF-8. Surrogates are taken too, since Python's pickles hold them for file names.
+// Whether a text is UTF-8. Allows surrogates, which Python's pickles have in file names.
 bool is_utf8(std::string_view text);
 
-// A data Error "WHAT 'text' is not UTF-8; …" where JSON could not hold the text.
+// Throws a data Error "WHAT 'text' is not UTF-8; …" if JSON cannot hold the text.
 void require_utf8(std::string_view text, std::string_view what);
 
-// `text` with control characters, marks of direction, line and paragraph separators, surrogates,
-// backslashes and bytes that are not UTF-8 as \n, \x1b, \u202e, …; cut after about `most` bytes,
-// which "…" then shows.
+// Writes control characters, marks of direction, line and paragraph separators, surrogates,
+// backslashes and bytes that are not UTF-8 as \n, \x1b, \u202e, …. Cuts the text after about `most`
+// bytes, and then ends it with "…".
 std::string escaped(std::string_view text, size_t most = 200);
 
-// escaped() between apostrophes. (Not `quoted`: std::quoted would be found first, and escapes
-// nothing.)
+// Returns escaped() between apostrophes. (It is not called `quoted`, because std::quoted would be
+// found first.)
 std::string shown(std::string_view text, size_t most = 200);
 
 }  // namespace tost

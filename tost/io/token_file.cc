@@ -126,7 +126,7 @@ void TokenFileWriter::add(const std::vector<int32_t>& ids) {
 
 void TokenFileWriter::finish() {
   if (format_ == TokenFormat::kLlmC) {
-    // The count is known only now.
+    // Writes the header again, because the count is known only now.
     std::fstream header(file_.temporary(), std::ios::in | std::ios::out | std::ios::binary);
     header << header_bytes(size_) << std::flush;
     if (!header) fail_data("Cannot write '", path_.string(), "'.");

@@ -1,6 +1,6 @@
-// Files of 16-bit token ids: nanoGPT's, which are nothing but the ids, and llm.c's, which put a
-// header of 256 32-bit numbers before them: magic 20240520, version 1, number of tokens, zeros.
-// All little-endian. llm.c's files of 32-bit tokens (magic 20240801) are not read.
+// Files of 16-bit token ids: nanoGPT's, which hold only the ids, and llm.c's, which begin with a
+// header of 256 32-bit numbers: magic 20240520, version 1, number of tokens, zeros. All
+// little-endian. llm.c's files of 32-bit tokens (magic 20240801) are not read.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ inline constexpr int32_t kWideTokenMagic = 20240801;  // of its files of 32-bit 
 
 enum class TokenFormat { kNanoGpt, kLlmC };
 
-// "nanogpt" or "llmc"; a usage Error for anything else.
+// The format "nanogpt" or "llmc". Throws a usage Error for other names.
 TokenFormat token_format_from_name(const std::string& name);
 
 inline constexpr int64_t kMaxTokenFileVocab = 65'536;
@@ -32,8 +32,7 @@ inline constexpr int64_t kMaxTokenFileVocab = 65'536;
 class TokenFile {
  public:
   // Files with llm.c's magic number are of its format, others of nanoGPT's. Throws a data Error
-  // naming the file for: an odd size, no tokens, another version, a count that is not that of the
-  // file, 32-bit tokens.
+  // naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit tokens.
   explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -41,10 +40,10 @@ class TokenFile {
   int64_t size() const { return size_; }
   const uint16_t* ids() const { return ids_; }  // size() of them, as long as this lives
 
-  // The largest id; reads the whole file.
+  // The largest id, found by reading the whole file.
   int32_t largest() const;
-  // Throws a data Error naming file, place and id where ids [begin, begin + count) are not all
-  // below vocab.
+  // Throws a data Error naming file, place and id unless ids [begin, begin + count) are all below
+  // vocab.
   void check_below(int64_t vocab, int64_t begin, int64_t count) const;
 
  private:
@@ -60,7 +59,7 @@ class TokenFileWriter {
  public:
   TokenFileWriter(const std::filesystem::path& path, TokenFormat format);
 
-  // Throws a data Error for ids outside 0 ... 65,535 and for more than llm.c's header can count.
+  // Appends ids. Throws a data Error outside 0 ... 65,535, and for more than a header can count.
   void add(const std::vector<int32_t>& ids);
   void finish();  // durable
   int64_t size() const { return size_; }

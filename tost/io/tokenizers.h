@@ -1,19 +1,19 @@
-// The tokenizers there are. All are immutable and may be used from several threads at once.
+// All tokenizers. They are immutable and may be used from several threads at once.
 #pragma once
 
 #include "tost/io/tokenizer.h"
 
 namespace tost {
 
-// Name of the separator's piece, as GPT-2 has it.
+// The text of the separator's piece, as in GPT-2.
 inline constexpr char kEndOfText[] = "<|endoftext|>";
 
-// Ids 0 to 255 are the bytes, 256 is the end of text. Takes any text.
+// The tokenizer of bytes: ids 0 to 255 are the bytes, 256 is the end of text. Takes any text.
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
-// Ids are the ranks of characters by code point, as in character data of nanoGPT; no end of text.
-// Encoding throws a data Error with the byte offset of a character outside the set, and of a byte
-// that is not UTF-8.
+// The tokenizer of characters: ids are ranks of characters by code point, as in character data of
+// nanoGPT; there is no end of text. Encoding throws a data Error with the byte offset of a
+// character outside the set, and of a byte that is not UTF-8.
 class CharSet {
  public:
   // Collects the characters of `text`; `where` names it in the data Error for invalid UTF-8.
@@ -25,30 +25,30 @@ class CharSet {
   std::vector<bool> seen_;
 };
 
-// `size` ids in all: 0 `<unk>`, 1 `<eos>` (the end of a line), then the most frequent words of
-// `text`, equally frequent ones in the order of their bytes. Words are what ASCII white space
-// separates; their pieces begin with a space. A text with fewer words gives a smaller vocabulary.
-// Throws a usage Error for a size below 3 or above 2^24, a data Error naming `where` for text that
-// is not UTF-8 or has no words. Encoding never fails: `<unk>` takes the rest.
+// The tokenizer of words with `size` ids in all: 0 `<unk>`, 1 `<eos>` (the end of a line), then the
+// most frequent words of `text`, equally frequent ones in the order of their bytes. ASCII white
+// space separates words; their pieces begin with a space. A text with fewer words gives a smaller
+// vocabulary. Throws a usage Error for a size below 3 or above 2^24, a data Error naming `where`
+// for text that is not UTF-8 or has no words. Encoding never fails: other words become `<unk>`.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int64_t size,
                                                      const std::string& where);
 
-// GPT-2's byte-level BPE, 50,257 ids, the last one the end of text: identical to tiktoken's "gpt2".
-// Bytes that are not UTF-8 do not change; each run of them is a separate piece. `path`: a ranks
-// file of tiktoken (`base64(token) rank` a line), or a folder with one (*.tiktoken) or with
-// vocab.bpe and encoder.json. Throws a data Error naming file and line.
+// GPT-2's byte-level BPE of 50,257 ids, the last of which is the end of text: identical to
+// tiktoken's "gpt2". Bytes that are not UTF-8 do not change; each run of them is a separate piece.
+// `path`: a ranks file of tiktoken (`base64(token) rank` a line), or a folder with one (*.tiktoken)
+// or with vocab.bpe and encoder.json. Throws a data Error naming file and line.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& path);
 
-// GPT-2's splitting with another vocabulary: the tokens by id; the end of text follows them. Throws
-// a data Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer than
-// 4,096 bytes or repeated.
+// GPT-2's splitting with another vocabulary: the tokens by id, then the end of text. Throws a data
+// Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer than 4,096
+// bytes or repeated.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(std::vector<std::string> tokens,
                                                     const std::string& where);
 
-// The piece's index, or a data Error.
+// The index of an id's piece. Throws a data Error for an id outside the vocabulary.
 size_t checked_id(const Tokenizer& tokenizer, int32_t id);
 
-// Each takes the payload of to_json(): "characters", "words" or "tokens".
+// Make tokenizers of the payload of to_json(): "characters", "words" or "tokens".
 std::shared_ptr<const Tokenizer> char_tokenizer_from_json(const nlohmann::json& payload,
                                                           const std::string& where);
 std::shared_ptr<const Tokenizer> word_tokenizer_from_json(const nlohmann::json& payload,

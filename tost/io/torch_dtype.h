@@ -48,12 +48,12 @@ struct TorchDtypeInfo {
 };
 
 const TorchDtypeInfo& dtype_info(TorchDtype dtype);
-// nullptr where torch has no such type here.
+// The type of this name; nullptr if it is not in the table.
 const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
-// Not the complex, quantised, 4-bit and raw types.
+// Whether a type is none of the complex, quantised, 4-bit and raw types.
 inline bool is_real(TorchDtype dtype) {
   return dtype <= TorchDtype::kFloat8E8m0fnu;
 }

@@ -17,7 +17,7 @@ bool looks_like_tar(std::string_view bytes) {
   return bytes.size() > 262 && bytes.substr(257, 5) == "ustar";
 }
 
-// The magic number in the first of the pickles that torch.save wrote before 1.6.
+// Whether the bytes begin with the magic number of torch.save before 1.6.
 bool looks_like_old_pickles(std::string_view bytes) {
   constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
   return bytes.substr(0, 32).find(kMagic) != std::string_view::npos;
@@ -45,7 +45,7 @@ class ArchiveReader {
   }
 
  private:
-  // The folder all entries share, with its slash.
+  // Finds the folder that all entries share, with its slash.
   void find_folder() {
     if (archive_.entries().empty()) fail_torch(file_, "its archive is empty");
     const std::string_view first = archive_.entries().front().name;
@@ -87,7 +87,7 @@ class ArchiveReader {
     if (order != "little") fail_torch(file_, cat("its byte order is ", shown(order, 20)));
   }
 
-  // The storage of a persistent id ("storage", class, key, location, elements).
+  // Adds the storage of a persistent id ("storage", class, key, location, elements).
   void add_storage(PickleId id) {
     const PickleId tuple = tree_.items(id).front();
     const auto& items = tree_.items(tuple);
@@ -158,14 +158,14 @@ class ArchiveReader {
 
 constexpr size_t kMaxDimensions = 4'000'000;
 
-// Makes tensors out of the calls that would have made them.
+// Makes tensors from the calls by which Python would have made them.
 class Rebuilder {
  public:
   Rebuilder(const TorchParts& parts, const std::string& file)
       : parts_(parts), tree_(parts.tree), file_(file) {}
 
   std::unordered_map<PickleId, TorchTensor> run() {
-    // Arguments are made before the call, so an object's tensor has a smaller number than it.
+    // Arguments are made before a call, so a tensor has a smaller number than its object.
     for (PickleId id = 0; id < tree_.size(); ++id) {
       if (!tree_.is(id, PickleKind::kObject)) continue;
       at_ = tree_[id].offset;
@@ -173,7 +173,7 @@ class Rebuilder {
       const auto& args = tree_.items(made.args);
       if (tree_.is_global(made.callee, "torch._tensor", "_rebuild_from_type_v2") ||
           tree_.is_global(made.callee, "torch.tensor", "_rebuild_from_type_v2")) {
-        // (function, class, arguments, state): a tensor with attributes.
+        // The arguments (function, class, arguments, state) make a tensor with attributes.
         if (args.size() != 4 || !tree_.is(args[0], PickleKind::kGlobal) ||
             !tree_.is(args[2], PickleKind::kTuple)) {
           refuse("is rebuilt from something unknown");
@@ -208,7 +208,8 @@ class Rebuilder {
     }
   }
 
-  // The tensor of (storage, offset, shape, strides[, requires_grad, hooks[, dtype][, metadata]]).
+  // Makes a tensor of (storage, offset, shape, strides[, requires_grad, hooks[, dtype][,
+  // metadata]]).
   void rebuild(PickleId id, const std::vector<PickleId>& args, size_t least, size_t most) {
     if (args.size() < least || args.size() > most) {
       refuse(cat("is made of ", args.size(), " arguments, not of ", least));
@@ -230,7 +231,7 @@ class Rebuilder {
     keep(id, std::move(tensor));
   }
 
-  // A call may take seven bytes of the pickle, and a shape a kilobyte of memory.
+  // Limits tensors: a call takes as little as seven bytes, and a shape up to a kilobyte of memory.
   void keep(PickleId id, TorchTensor tensor) {
     dimensions_ += tensor.shape.size() + 1;
     if (dimensions_ > kMaxDimensions) {
@@ -248,7 +249,7 @@ class Rebuilder {
     return info->dtype;
   }
 
-  // A tuple or list of integers >= 0, or a torch.Size of one.
+  // Reads a tuple or list of integers >= 0, or a torch.Size of one.
   std::vector<int64_t> sizes(PickleId id, const char* which) const {
     const std::string what = cat("the ", which, " of the tensor at byte ", at_);
     if (tree_.is_call(id, "torch", "Size") && tree_.items(tree_.object(id).args).size() == 1) {

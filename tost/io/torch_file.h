@@ -1,8 +1,8 @@
-// Files of torch.save as data: their values, and their tensors as views of the file's bytes.
-// Nothing of them is ever executed, imported or looked up, and nothing is allocated because a file
-// claims a size. Free of torch; torch_tensors.h makes tensors of it.
+// Reads files of torch.save as data: their values, and their tensors as views of the file's bytes.
+// Executes, imports and looks up nothing in them, and allocates nothing on a mere claim of size.
+// Free of torch; torch_tensors.h makes tensors of the result.
 //
-// The zip archive of torch 1.6 and later is read: NAME/data.pkl, NAME/data/KEY, NAME/version and
+// It reads the zip archive of torch 1.6 and later: NAME/data.pkl, NAME/data/KEY, NAME/version and
 // NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian files are refused.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace tost {
 
-// A block of bytes in the file. Tensors on the same storage share it.
+// A block of bytes in the file, which several tensors may share.
 struct TorchStorage {
   std::string_view key;
   std::string_view bytes;  // unchecked; TorchFile::storage_bytes() gives them checked
@@ -47,10 +47,10 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// A tensor may claim more elements than its storage holds (strides of 0 do that), up to this many.
+// The most elements of a tensor that has more than its storage, by strides of 0.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
-// The content of an archive, before tensors are made of it.
+// The content of an archive, from which tensors are made.
 struct TorchParts {
   std::string version;
   PickleTree tree;
@@ -60,10 +60,10 @@ struct TorchParts {
 
 class TorchFile {
  public:
-  // Maps the file; the mapping lives as long as the object. The bytes are private to this process:
-  // writing to them never reaches the file. Throws a data Error in one sentence for every defect.
+  // Maps the file for the lifetime of the object. Writing to the bytes does not change the file.
+  // Throws a data Error in one sentence for every defect.
   static std::shared_ptr<const TorchFile> open(const std::filesystem::path& path);
-  // The same of bytes in memory that `owner` keeps alive; Messages call the file `name`.
+  // Reads bytes in memory that `owner` keeps alive; messages call the file `name`.
   static std::shared_ptr<const TorchFile> parse(std::string_view bytes, const std::string& name,
                                                 std::shared_ptr<const void> owner = nullptr);
 
@@ -73,10 +73,10 @@ class TorchFile {
   PickleId root() const { return parts_.tree.root(); }
 
   const std::vector<TorchStorage>& storages() const { return parts_.storages; }
-  // After its checksum was compared (once). Throws a data Error where it does not fit.
+  // The bytes of a storage, whose checksum is compared once. Throws a data Error if it differs.
   std::string_view storage_bytes(size_t storage) const;
 
-  // The value as a tensor; nullptr where it is none.
+  // The value as a tensor; nullptr if it is not one.
   const TorchTensor* tensor(PickleId id) const;
 
  private:
@@ -89,14 +89,14 @@ class TorchFile {
   mutable std::unique_ptr<std::atomic<bool>[]> checked_;
 };
 
-// Whether the bytes begin as files of torch.save do, those of versions before 1.6 included.
+// Whether the bytes begin like a file of torch.save, of any version.
 bool looks_like_torch_file(std::string_view bytes);
 
 [[noreturn]] void fail_torch(const std::string& file, const std::string& what);
 
-// Whether torch.load makes objects of this name only by constructors of plain data: torch's
-// tensors, storages and types, numpy's arrays, and the containers and numbers of Python. A name
-// that is not in this list need not be harmful, but nothing is known in its favour.
+// Whether the name is in a list of constructors of plain data: torch's tensors, storages and types,
+// numpy's arrays, and the containers and numbers of Python. Other names need not be harmful, but
+// are not known to be harmless.
 bool is_harmless_name(std::string_view module, std::string_view name);
 
 }  // namespace tost

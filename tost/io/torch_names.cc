@@ -1,4 +1,4 @@
-// The classes and functions that checkpoints name.
+// Lists the classes and functions in checkpoints that are known to be harmless.
 #include <string>
 
 #include "tost/io/torch_file.h"
@@ -6,7 +6,7 @@
 namespace tost {
 namespace {
 
-// Names of a module, with a space around each.
+// The names of a module's members, with a space around each.
 struct Module {
   std::string_view module, names;
 };

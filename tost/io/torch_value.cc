@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxName = 1024, kMaxTensors = 200'000, kMaxNames = size_t{64} << 20;
 
-// The dict among an object's states; (dict, slots) is the other form Python writes.
+// The dict in an object's state, which Python writes as a dict or as (dict, slots).
 std::optional<PickleId> attributes(const PickleTree& tree, const PickleObject& made) {
   for (size_t i = made.states.size(); i-- > 0;) {
     PickleId state = made.states[i];
@@ -20,7 +20,7 @@ std::optional<PickleId> attributes(const PickleTree& tree, const PickleObject& m
   return std::nullopt;
 }
 
-// The value that torch_fields() are read from: the dict itself, or an object's state.
+// The dict from which torch_fields() are read: the value itself, or an object's state.
 PickleId fields_holder(const PickleTree& tree, PickleId id) {
   if (!tree.is(id, PickleKind::kObject) || is_torch_dict(tree, id)) return id;
   return attributes(tree, tree.object(id)).value_or(id);
@@ -37,7 +37,7 @@ bool can_hold_tensors(PickleKind kind) {
          kind == PickleKind::kObject;
 }
 
-// Recurses as deep as values are nested, which PickleLimits::depth limits.
+// Lists tensors, recursing as deep as values are nested, which PickleLimits::depth limits.
 class TensorLister {
  public:
   explicit TensorLister(const TorchFile& file)
@@ -49,7 +49,7 @@ class TensorLister {
   }
 
  private:
-  // `name_` is that of the value.
+  // Visits a value, whose name is `name_`.
   void visit(PickleId id) {
     if (const TorchTensor* tensor = file_.tensor(id)) return add(id, tensor);
     if (!can_hold_tensors(tree_[id].kind) || entered_[id]) return;
@@ -66,7 +66,7 @@ class TensorLister {
     }
   }
 
-  // `part` makes the last part of the name, which values without tensors do not need.
+  // Visits a part of a value. `part` makes the last part of its name, only if it has tensors.
   template <class Part>
   void visit_part(PickleId id, const Part& part) {
     if (!can_hold_tensors(tree_[id].kind) || entered_[id]) return;
@@ -77,7 +77,7 @@ class TensorLister {
     name_.resize(size);
   }
 
-  // Empty if they were taken before: many objects may have one state.
+  // The fields of a value, empty if returned before, because many objects may have one state.
   std::vector<PickleId> take_fields(PickleId id) {
     const PickleId holder = fields_holder(tree_, id);
     if (holder != id && entered_[holder]) return {};

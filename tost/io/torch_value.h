@@ -10,14 +10,15 @@
 
 namespace tost {
 
-// key, value, key, value, … of a dict, OrderedDict, defaultdict or Counter; the attributes of an
-// argparse.Namespace or any other object whose state is a dict. Empty for everything else.
+// Returns key, value, key, value, … of a dict, OrderedDict, defaultdict or Counter, or of the
+// attributes of an argparse.Namespace or another object whose state is a dict. Empty for everything
+// else.
 std::vector<PickleId> torch_fields(const PickleTree& tree, PickleId id);
 
 // Whether torch_fields() of the value are the items of a dict.
 bool is_torch_dict(const PickleTree& tree, PickleId id);
 
-// The value under `key` among the fields; nullopt where there is none.
+// The value under `key` among the fields; nullopt if there is none.
 std::optional<PickleId> torch_field(const PickleTree& tree, PickleId id, std::string_view key);
 
 struct NamedTorchTensor {
@@ -26,12 +27,12 @@ struct NamedTorchTensor {
   const TorchTensor* tensor = nullptr;
 };
 
-// Every tensor that can be reached from `from`, in order. A container that several paths lead to is
-// entered only by the first, so that time is linear in the file; names are cut after 1024 bytes.
-// Throws a data Error beyond 200,000 tensors or 64 MiB of names.
+// Lists every tensor that can be reached from `from`, in order. Enters each container once, by the
+// first path, so that time is linear in the file; cuts names after 1024 bytes. Throws a data Error
+// beyond 200,000 tensors or 64 MiB of names.
 std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId from);
 
-// The number that an int, float or bool is; nullopt for everything else.
+// The number of an int, float or bool; nullopt for everything else.
 std::optional<double> torch_number(const PickleTree& tree, PickleId id);
 
 }  // namespace tost

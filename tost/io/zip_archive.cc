@@ -53,7 +53,7 @@ class ZipReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_zip(file_, what); }
 
-  // A little-endian number at `at`, which the caller has checked to be inside.
+  // Reads a little-endian number at `at`, which the caller has checked to be inside.
   template <int kBytes>
   uint64_t number(uint64_t at) const {
     uint64_t value = 0;
@@ -63,7 +63,7 @@ class ZipReader {
     return value;
   }
 
-  // The end record is at the end of the file; only a comment could follow it.
+  // Finds the end record, which must be at the end of the file, without a comment after it.
   uint64_t find_end() const {
     if (bytes_.size() < kEndSize) fail("it is too short to be one");
     const uint64_t at = bytes_.size() - kEndSize;
@@ -78,7 +78,7 @@ class ZipReader {
     fail("its end record is missing; the file may be truncated");
   }
 
-  // Sets begin, end and number of records of the directory.
+  // Reads begin, end and number of records of the directory from the end record.
   void read_end() {
     const uint64_t at = end_ = find_end();
     count_ = number<2>(at + 10);
@@ -148,7 +148,7 @@ class ZipReader {
     }
   }
 
-  // The fields that headers and records share, from the flags on; the name follows at `name`.
+  // Reads the fields that headers and records share, from the flags on; the name is at `name`.
   Record read_fields(uint64_t at, uint64_t name) const {
     Record record;
     record.flags = number<2>(at);
@@ -162,8 +162,8 @@ class ZipReader {
     return record;
   }
 
-  // Replaces the sizes, and the offset where there is one, by those of the zip64 field if they are
-  // marked so.
+  // Replaces the sizes, and the offset if there is one, by those of the zip64 field if they are
+  // marked as such.
   void read_zip64(Record& record, bool has_offset) const {
     const auto refuse = [&](const char* what) {
       fail(cat("entry ", shown(record.name), " has ", what));
@@ -251,7 +251,7 @@ class ZipReader {
              has_descriptor ? " are not the descriptor it needs" : " belong to none"));
   }
 
-  // From the first byte to the directory, without hole or overlap.
+  // Checks that entries fill the file from the first byte to the directory without gap or overlap.
   void place(std::vector<Record>& records) const {
     std::vector<Record*> order;
     for (Record& record : records) order.push_back(&record);

@@ -1,9 +1,10 @@
-// Zip archives of stored entries, as torch.save writes them, seen in the memory of the whole file.
+// Reads zip archives of stored entries, as torch.save writes them, from the memory of the whole
+// file.
 //
-// Strict, so that no two readers can disagree about a file: the entries follow each other without
-// hole or overlap from the first byte to the directory, the directory ends at its end record, and
-// that at the end of the file; local headers, data descriptors and directory agree; names are
-// relative, plain and unique; nothing is compressed, encrypted, split or commented.
+// It is strict, so that no two readers can disagree about a file. Entries follow each other without
+// gap or overlap from the first byte to the directory, which ends at its end record, which ends the
+// file. Local headers, data descriptors and directory agree. Names are relative, plain and unique.
+// Nothing is compressed, encrypted, split or commented.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,9 @@ class ZipArchive {
   ZipArchive(std::string_view bytes, const std::string& file);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the directory's order
-  // nullptr where there is none.
+  // The entry of this name; nullptr if there is none.
   const ZipEntry* find(std::string_view name) const;
-  // The entry's bytes, after comparing their checksum with the directory's. Checked at every call.
+  // The entry's bytes, whose checksum every call compares with the directory's.
   std::string_view read(const ZipEntry& entry) const;
 
  private:
@@ -40,7 +41,7 @@ class ZipArchive {
   std::unordered_map<std::string_view, size_t> by_name_;
 };
 
-// Whether the file begins as zip archives do.
+// Whether the bytes begin like a zip archive.
 bool looks_like_zip(std::string_view bytes);
 
 }  // namespace tost

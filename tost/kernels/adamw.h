@@ -9,9 +9,9 @@
 
 namespace tost::kernels {
 
-// With g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m);
-// v <- v + (1 - beta2) (g^2 - v); p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to
-// nearest even. Element by element, so no result depends on the number of threads.
+// With g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m); v <- v + (1 -
+// beta2) (g^2 - v); p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to nearest even.
+// Elements are independent, so no result depends on the number of threads.
 struct AdamWArgs {
   int64_t count = 0;
   float* p = nullptr;
@@ -27,8 +27,8 @@ struct AdamWArgs {
 };
 void adamw(const AdamWArgs& args, ParallelFor parallel);
 
-// In float64, of pieces that depend only on the count. `partial` holds sum_of_squares_parts()
-// numbers.
+// Sums squares in float64 over pieces that depend only on the count. `partial` holds
+// sum_of_squares_parts() numbers.
 int64_t sum_of_squares_parts(int64_t count);
 double sum_of_squares(const void* x, DType dtype, int64_t count, double* partial,
                       ParallelFor parallel);

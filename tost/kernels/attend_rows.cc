@@ -21,7 +21,7 @@ const T* row_of(const AttendRowsArgs& a, int64_t j) {
   return static_cast<const T*>(a.x) + j * a.x_stride;
 }
 
-// weights[h][j] = query_h · x_j for kQueries queries from `first` on.
+// Computes weights[h][j] = query_h · x_j for kQueries queries from `first` on.
 template <class T, int kQueries>
 void score(const AttendRowsArgs& a, int64_t first) {
   const Wide d;
@@ -53,7 +53,7 @@ void score(const AttendRowsArgs& a, int64_t first) {
   }
 }
 
-// In place over n values, scaled first.
+// Softmax in place over n values times `scale`.
 HWY_INLINE void softmax(float* p, int64_t n, float scale) {
   const Wide d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -74,7 +74,7 @@ HWY_INLINE void softmax(float* p, int64_t n, float scale) {
   for (int64_t i = 0; i < n; ++i) p[i] *= inverse;
 }
 
-// out[h][c ...] = sum_j weights[h][j] x_j[c ...] for kVectors vectors of channels.
+// Computes out[h][c ...] = sum_j weights[h][j] x_j[c ...] for kVectors vectors of channels.
 template <class T, class Out, int kQueries, int kVectors, bool kPartial>
 HWY_INLINE void gather_channels(const AttendRowsArgs& a, int64_t first, int64_t c, int64_t left) {
   const Wide d;

@@ -1,5 +1,4 @@
-// Softmax attention of a few queries over the same rows: the class token's attention to the patch
-// tokens of a vision network.
+// Softmax attention of a few queries over the same rows, for class tokens.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +7,10 @@
 
 namespace tost::kernels {
 
-// weights[h] = softmax over j of scale (query_h · x_j), out[h] = sum_j weights[h][j] x_j. With
-// query_h = W_k,hᵀ q_h this is attention without its keys and values: q · (W_k x) = (W_kᵀ q) · x,
-// and values can be formed once from the sum. Arithmetic is float32. Works on the calling thread,
-// does not allocate. Throws a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
+// Computes weights[h] = softmax over j of scale (query_h · x_j) and out[h] = sum_j weights[h][j]
+// x_j. With query_h = W_k,hᵀ q_h this is attention without its keys and values: q · (W_k x) = (W_kᵀ
+// q) · x, and values can be formed once from the sum. Arithmetic is float32. Works on the calling
+// thread, does not allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
 struct AttendRowsArgs {
   int64_t rows = 0;         // N >= 1
   int64_t width = 0;        // C

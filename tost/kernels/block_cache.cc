@@ -24,7 +24,7 @@ constexpr size_t kMinCached = 128 << 10;
 constexpr size_t kHugePage = 2 << 20;
 constexpr int kUncached = -1;  // class of blocks that go straight to malloc
 
-// Sizes m 2^(e-3), m in 8..15: class 8 e + (m - 8).
+// Size classes: m 2^(e-3) bytes, with m in 8..15, are class 8 e + (m - 8).
 int size_class_of(size_t bytes) {
   const int exponent = static_cast<int>(std::bit_width(bytes)) - 1;
   const size_t step = size_t{1} << (exponent - 3);
@@ -38,7 +38,7 @@ size_t class_bytes(int size_class) {
 void* system_allocate(size_t bytes) {
   void* p = nullptr;
   if (bytes < kHugePage) return posix_memalign(&p, 64, bytes) == 0 ? p : nullptr;
-  // Over-allocate by one huge page, then cut both ends off.
+  // Maps one huge page more than needed, then unmaps both ends.
   const size_t room = bytes + kHugePage;
   p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
@@ -61,7 +61,7 @@ void system_release(void* base, size_t bytes) {
   munmap(base, (bytes + page - 1) / page * page);
 }
 
-// A quarter of the memory this process may use.
+// The default limit of the cache: a quarter of the memory that this process may use.
 int64_t default_limit() {
   int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   std::ifstream file("/sys/fs/cgroup/memory.max");
@@ -72,7 +72,7 @@ int64_t default_limit() {
 
 }  // namespace
 
-// Stored in the 64 bytes before the data.
+// The header of a block, in the 64 bytes before the data.
 struct BlockCache::Block {
   size_t requested;
   int size_class;
@@ -90,7 +90,7 @@ struct BlockCache::Block {
 BlockCache& BlockCache::instance() {
   static BlockCache* cache = [] {
     auto* made = new BlockCache;
-    // A child of fork() must not inherit the lock taken by a thread it does not have.
+    // Holds the lock during fork(), so that no child inherits it from a thread that it lacks.
     pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().mutex_.unlock(); });
     return made;

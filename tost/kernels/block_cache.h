@@ -20,7 +20,7 @@ struct BlockCacheStats {
   int64_t fresh = 0;         // large blocks obtained from the system
 };
 
-// The message states the requested size.
+// Thrown when memory is exhausted; the message states the requested size.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(size_t bytes) {
@@ -32,18 +32,17 @@ class OutOfMemory : public std::bad_alloc {
   char text_[64];
 };
 
-// Blocks of 128 KiB and more are cached in classes an eighth of a power of two apart and reused,
-// last released first. At the limit the block that was unused longest is freed. Blocks of 2 MiB and
-// more are aligned to huge pages and request them. Smaller blocks go straight to malloc.
-// Thread-safe; blocks may be released by another thread than the allocating one. Content of a block
-// is undefined.
+// Caches released blocks of 128 KiB and more, in eight size classes for each power of two, and
+// reuses the block that was released last. At the limit it frees the block that was unused longest.
+// Blocks of 2 MiB and more are aligned to huge pages and request them. Smaller blocks come from
+// malloc. Thread-safe; any thread may release a block. The content of a block is undefined.
 class BlockCache {
  public:
-  // One for the process, never destroyed, so that tensors may outlive static objects.
+  // The cache of the process, never destroyed, so that tensors may outlive static objects.
   static BlockCache& instance();
 
-  // 64-byte aligned; null for 0 bytes. Throws OutOfMemory, after giving the cache back, when there
-  // is none.
+  // Returns memory aligned to 64 bytes; null for 0 bytes. Without memory frees the cache and tries
+  // again, then throws OutOfMemory.
   void* allocate(size_t bytes);
   void release(void* data) noexcept;
 
@@ -72,7 +71,7 @@ class BlockCache {
   BlockCacheStats stats_;
 };
 
-// A piece of scratch memory for the length of a scope.
+// Scratch memory that is released at the end of a scope.
 class ScratchBlock {
  public:
   explicit ScratchBlock(size_t bytes) : data_(BlockCache::instance().allocate(bytes)) {}

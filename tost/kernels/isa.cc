@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kScalarTargets = HWY_SCALAR | HWY_EMU128;
 
-// Lower bits are better sets.
+// The supported sets, best first: Highway gives better sets lower bits.
 std::vector<int64_t> supported_targets() {
   std::vector<int64_t> targets;
   int64_t mask = HWY_TARGETS & (hwy::SupportedTargets() | kScalarTargets);

@@ -1,6 +1,5 @@
-// Which instruction set the kernels run on. All sets that this compiler can produce are built in;
-// the best one that this CPU has is used unless one is forced by force_isa() or the environment
-// variable TOST_ISA.
+// The instruction set that the kernels use: of the sets that this compiler can produce the best one
+// that this CPU has, unless force_isa() or the environment variable TOST_ISA forces another.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 
 namespace tost::kernels {
 
-// Names of the sets that are built in and run on this CPU, best first; the last is always "scalar".
-// On x86: avx512, avx2, sse4, ssse3, scalar.
+// The names of the built-in sets that this CPU has, best first; the last is always "scalar". On
+// x86: avx512, avx2, sse4, ssse3, scalar.
 std::vector<std::string> supported_isas();
 
 // The set in use. The first call reads TOST_ISA and throws a usage Error if it names no supported
@@ -27,7 +26,7 @@ int64_t current_isa_target();
 
 }  // namespace tost::kernels
 
-// A function that is compiled once per instruction set and named by HWY_EXPORT, for the set in use:
-// TOST_DISPATCH(norm)(args).
+// The version for the set in use of a function that is compiled for every set and named by
+// HWY_EXPORT: TOST_DISPATCH(norm)(args).
 #define TOST_DISPATCH(FUNCTION) \
   (::tost::kernels::current_isa_target(), HWY_DYNAMIC_DISPATCH(FUNCTION))

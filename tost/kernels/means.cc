@@ -7,8 +7,8 @@
 // L2 cache. Within a chunk all heads of a thread take a group of 8 tokens before the next, so that
 // rows are read in the order of memory.
 //
-// What is summed in which type. Within a chunk float32, over chunks float64: M_t is G^(t + 1) times
-// M before the chunk, plus the chunk's rest. So the error does not grow with the length.
+// What is summed in which type. Sums within a chunk are float32, over chunks float64: M_t is G^(t +
+// 1) times M before the chunk, plus the chunk's rest. So the error does not grow with the length.
 //
 // Why any number of threads gives the same bits. A head of a sample is summed token by token by one
 // thread, and sums over samples are added in the order of the samples.
@@ -30,7 +30,7 @@
 #define TOST_KERNELS_MEANS_CC_
 namespace tost::kernels {
 
-// The definition in float64, one token after the other. Tests compare the kernels with it.
+// The definition in float64, token by token, with which tests compare the kernels.
 void means_reference(const MeansInputs& in, double* y) {
   const auto [batch, tokens, heads, width] = in.shape;
   for (int64_t row = 0; row < batch * heads; ++row) {
@@ -76,7 +76,7 @@ struct MeansBlock {
   const float* before = nullptr;  // [P + 1]: M and R before the chunk
   float* rest = nullptr;          // [P + 1]: sums since the chunk began, updated
   Written y;
-  // Backward. The forward sums of the tokens: M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens].
+  // Backward. Forward sums of the tokens: M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens].
   bool first = false;  // whether the chunk begins here
   float* sums = nullptr;
   int64_t sums_stride = 0;
@@ -120,7 +120,7 @@ HWY_INLINE WideVec sigmoid(WideVec x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, above), above);
 }
 
-// Of some tokens: pi, R and 1 / sqrt(R + 1e-6).
+// The pi, R and 1 / sqrt(R + 1e-6) of some tokens.
 struct MeansWeights {
   HWY_ALIGN float pi[kTokenGroup];
   HWY_ALIGN float mass[kTokenGroup];
@@ -215,7 +215,7 @@ void means_restore_pass(const MeansBlock& b) {
   });
 }
 
-// dz; with a gate writes its gradient and that of base, for which z = base + shift is restored.
+// Computes dz; with a gate restores z = base + shift and writes the gradients of gate and base.
 template <class T, bool kGate, bool kPartial>
 HWY_INLINE WideVec through_gate(const MeansBlock& b, int64_t t, int64_t i, int64_t count,
                                 WideVec shift) {
@@ -237,7 +237,7 @@ HWY_INLINE WideVec through_gate(const MeansBlock& b, int64_t t, int64_t i, int64
   return dz;
 }
 
-// The gradients of tokens, from each token's sum_i A v (slope) and sum_i dz scale M (pull).
+// The gradients of tokens, from their sums over i of A v (slope) and of dz scale M (pull).
 template <class T, bool kGate>
 void means_backward_pass(const MeansBlock& b) {
   HWY_ALIGN float slope_lanes[kTokenGroup * kMaxLanes] = {},
@@ -325,7 +325,7 @@ HWY_EXPORT(means_passes);
 
 constexpr int64_t kLightWork = 64 << 10;  // numbers of values: too few to wake other threads for
 
-// What forward and backward share. Tokens are counted in the order in which their head reads them.
+// The common part of both directions. Tokens are counted in the order in which heads read them.
 class MeansRun {
  public:
   int64_t workspace_bytes() const { return arena_.used(); }
@@ -356,7 +356,7 @@ class MeansRun {
   int64_t sums_of(int64_t sample, int64_t head) const {
     return (sample * shape_.heads + head) * (shape_.width + 1);
   }
-  // Of the carry, the sums before the chunk of a token.
+  // The offset in the carry of the sums before a token's chunk.
   int64_t carry_of(int64_t sample, int64_t head, int64_t token) const {
     const int64_t chunk = sample * causal_chunks(shape_.tokens) + token / kCausalChunk;
     return chunk * means_state_size(shape_) + head * (shape_.width + 1);
@@ -381,7 +381,7 @@ class MeansRun {
     return (sample * shape_.tokens + place_of(head, token)) * shape_.heads + head;
   }
 
-  // A group of tokens from `token` on, of a head.
+  // The arguments for a group of tokens of a head, from `token` on.
   MeansBlock block(int64_t sample, int64_t head, int64_t token) const {
     MeansBlock b;
     b.tokens = std::min(kTokenGroup, shape_.tokens - token);
@@ -399,7 +399,7 @@ class MeansRun {
     return b;
   }
 
-  // total = G^tokens total + rest: the sums after a chunk from those before it, of one head.
+  // Computes the sums of a head after a chunk from those before it: total = G^tokens total + rest.
   void add_chunk(int64_t sample, int64_t head, int64_t tokens, double* total) const {
     const float* rest = rest_ + sums_of(sample, head);
     double power = 1.0;
@@ -453,7 +453,7 @@ class MeansForwardRun : public MeansRun {
     }
   }
 
-  // The sums before the chunk, as float32.
+  // The sums before a token's chunk, as float32.
   float* before(int64_t sample, int64_t head, int64_t token) const {
     return args_.carry == nullptr ? before_ + sums_of(sample, head)
                                   : args_.carry + carry_of(sample, head, token);

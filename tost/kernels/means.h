@@ -1,5 +1,5 @@
 // Running group means on raw memory, forward and backward: for whole sequences, chunks of them and
-// single tokens, with a state that carries the sums over the tokens before. Not in the paper.
+// single tokens, with a state of the sums over the tokens before. Not in the paper.
 //
 // Definition. Per sample and head, v [T, P], with G the head's decay, 0 < G <= 1:
 //   M_t = G M_(t-1) + pi_t v_t,  R_t = G R_(t-1) + pi_t^2
@@ -24,7 +24,7 @@
 
 namespace tost::kernels {
 
-// Numbers of a state, or of the sums before one chunk, of one sample: M [P] and R of each head.
+// The number of values in a sample's state, or in its sums before a chunk: M [P] and R per head.
 inline int64_t means_state_size(const TssaShape& shape) {
   return shape.channels() + shape.heads;
 }
@@ -52,20 +52,20 @@ struct MeansBackwardArgs {
   MeansInputs in;
   const float* carry = nullptr;  // of the forward
   ConstTokens grad_y;
-  // Results, which must not overlap the inputs. grad_base and grad_gate only with a gate: without
-  // one grad_base is grad_y.
+  // The results, which must not overlap the inputs. grad_base and grad_gate are written only with a
+  // gate; without one grad_base is grad_y.
   Tokens grad_values, grad_base, grad_gate;
   float* grad_pi = nullptr;      // [B, T, H]
   float* grad_scale = nullptr;   // [C]
   double* grad_decay = nullptr;  // [H]
 };
 
-// Bytes of workspace: forward about 16 B C + 256 H, backward about 300 B C.
+// The bytes of workspace, for forward about 16 B C + 256 H, for backward about 300 B C.
 int64_t means_forward_workspace(const MeansForwardArgs& args);
 int64_t means_backward_workspace(const MeansBackwardArgs& args);
 
-// `workspace` is 64-byte aligned. Heads are spread over threads. Neither call allocates. Both throw
-// a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
+// `workspace` is 64-byte aligned. Heads are spread over threads. Forward and backward do not
+// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h).
 void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor parallel);
 
 // Gradients by the closed form. With dz = grad_y silu(g), r = 1 / sqrt(R + 1e-6), and reverse sums
@@ -74,7 +74,7 @@ void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor pa
 //   dG = sum_t (sum_i A_t M_(t-1) + B_t R_(t-1)),  dbase = dz,  dgate = grad_y z silu'(g)
 void means_backward(const MeansBackwardArgs& args, void* workspace, ParallelFor parallel);
 
-// The forward of float32 inputs in float64, without a state: y [B, T, C] contiguous.
+// Computes the forward of float32 inputs in float64, without a state: y [B, T, C] contiguous.
 void means_reference(const MeansInputs& in, double* y);
 
 }  // namespace tost::kernels

@@ -1,4 +1,4 @@
-// LayerNorm, rounding to integers and what follows a product, row by row: a row is read several
+// LayerNorm, rounding to integers and epilogues of products, row by row: a row is read several
 // times, but from the L1 cache.
 #include "tost/kernels/row_ops.h"
 
@@ -21,8 +21,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// body(partial, offset, lanes, sum) over n columns, sum cycling through kSums; `partial` is a
-// constant.
+// Calls body(partial, offset, lanes, sum) over n columns, with sum cycling through kSums; `partial`
+// is a constant.
 template <class Body>
 HWY_INLINE void over_columns(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
@@ -35,7 +35,7 @@ HWY_INLINE void over_columns(int64_t n, const Body& body) {
   if (i < n) body(std::true_type(), i, n - i, 0);
 }
 
-// Sums, or smallest or largest values.
+// Several sums, or smallest or largest values, joined at the end.
 struct Sums {
   WideVec of[kSums];
 
@@ -55,7 +55,7 @@ struct Sums {
   }
 };
 
-// The values of a row after LayerNorm, once its mean and then its scale are found.
+// A row for LayerNorm: finds mean and scale, then gives the normalised values.
 template <class T>
 struct NormedRow {
   const T* x;
@@ -101,7 +101,7 @@ struct NormedRow {
     return sums;
   }
 
-  // The same of x + shift, which takes the place of x.
+  // Sums x + shift, and stores it in place of x.
   HWY_INLINE Sums shifted(const NormRowsArgs& a, int64_t r) {
     Sums sums;
     if constexpr (std::is_same_v<T, float>) {
@@ -119,7 +119,7 @@ struct NormedRow {
   }
 };
 
-// The values of a row as they are.
+// A row whose values are used unchanged.
 template <class T>
 struct PlainRow {
   const T* x;
@@ -130,7 +130,7 @@ struct PlainRow {
   }
 };
 
-// Smallest and largest value of a row, 0 included; `broken` is NaN where a value is not finite,
+// The smallest and the largest of a row's values and 0; `broken` is NaN if a value is not finite,
 // else 0.
 struct RowRange {
   float low, high, broken;
@@ -148,7 +148,7 @@ HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
   return {low.lowest(), high.highest(), broken.total()};
 }
 
-// Integers in the order of the bfloat16 with these bits, NaN outermost. Applied twice it is the
+// Maps the bits of bfloat16 to integers in the same order, with NaN outermost. Twice is the
 // identity.
 template <class D>
 HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
@@ -159,7 +159,7 @@ inline float value_of(int16_t in_order) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// Twice as many values at a time as in float32.
+// The range of a row, with twice as many values at a time as in float32.
 inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   const hn::ScalableTag<int16_t> d;
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<int16_t>());
@@ -190,19 +190,19 @@ inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   return {least, most, 0 * least + 0 * most};
 }
 
-// Added to a number from 0 to 255 it leaves the nearest integer in the lowest bits.
+// Adding this to a number from 0 to 255 leaves the nearest integer in the lowest bits.
 constexpr float kToInteger = 0x1.8p23f;
 
-// How a row becomes bytes.
+// The scale and zero by which a row is rounded to bytes.
 struct Rounding {
   float inverse, zero;
 
   HWY_INLINE Rounding(const RowRange& range, float* scale, int32_t* zero_point) {
     const float step = range.high / 255 - range.low / 255;
-    // Smaller steps have no finite inverse; such a row counts as zeros.
+    // A row with a smaller step, which has no finite inverse, counts as zeros.
     const bool usable = step > 4 * std::numeric_limits<float>::min();
     inverse = usable ? 1 / step : 0.0f;
-    // 0 also where a value is not finite: the scale of such a row is NaN.
+    // The zero is also 0 if a value is not finite; the scale of such a row is NaN.
     zero = usable && std::isfinite(step) ? std::nearbyint(-range.low * inverse) : 0.0f;
     *zero_point = static_cast<int32_t>(zero);
     *scale = (usable ? step : 0.0f) + range.broken;
@@ -230,10 +230,10 @@ struct Rounding {
   }
 };
 
-// Rows whose passes alternate, so that no pass waits for the sum or range of the pass before it.
+// The number of rows whose passes alternate, so that no pass waits for the one before it.
 constexpr int64_t kTogether = 4;
 
-// body(first row, number of rows).
+// Calls body(first row, number of rows) for groups of rows.
 template <class Body>
 HWY_INLINE void for_row_groups(int64_t rows, const Body& body) {
   for (int64_t r = 0; r < rows; r += kTogether) body(r, std::min(kTogether, rows - r));
@@ -301,8 +301,8 @@ inline void quantize(const QuantizeRowsArgs& a) {
   a.x_dtype == DType::kBfloat16 ? quantize_from<Bf16>(a) : quantize_from<float>(a);
 }
 
-// The epilogue of a matrix product. A panel's sums are read once, while they are in the L1 cache;
-// what belongs to a column stays in registers over all rows.
+// The epilogue of a matrix product. It reads a panel's sums once, while they are in the L1 cache;
+// factors of columns stay in registers over all rows.
 template <class Sum>
 void finish_sums(const FinishRowsArgs& a) {
   for_results(a, [&]<class Out, Finish kFinish>() { finish_panel<Sum, Out, kFinish>(a); });

@@ -2,10 +2,10 @@
 // and residual, and the rounding of rows to integers.
 //
 // A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
-// Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 for every
-// storage type; bfloat16 is rounded to nearest even on store. A row's result depends only on that
-// row, not on the others of its tile. No call allocates; all throw a usage Error for a wrong
-// TOST_ISA (isa.h) and for nothing else. Different instruction sets agree to rounding.
+// Strides are in elements, columns are adjacent, and there may be 0 rows. Arithmetic is float32 for
+// every storage type; bfloat16 is rounded to nearest even on store. A row's result depends only on
+// that row, not on the others of its tile. No call allocates; all throw only a usage Error for a
+// wrong TOST_ISA (isa.h). Instruction sets agree up to rounding.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ enum class Activation : uint8_t {
   kGeluTanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 };
 
-// y = (x - mean) / sqrt(variance + eps) weight + bias for each row. As kUint8 the row is stored as
-// quantize_rows() does it. y may be x where both have the same type and stride.
+// Computes y = (x - mean) / sqrt(variance + eps) weight + bias for each row. As kUint8 it stores
+// the row as quantize_rows() does. y may be x if both have the same type and stride.
 struct NormRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;  // >= 1
@@ -39,16 +39,16 @@ struct NormRowsArgs {
   // Only with kUint8.
   float* scale = nullptr;   // [rows]
   int32_t* zero = nullptr;  // [rows]
-  // [width], added to x before anything else; x is float32 then, and x + shift is stored in
-  // `shifted`, rows as those of x, which may be x itself.
+  // A vector [width] that is first added to x, which is then float32. x + shift is stored in
+  // `shifted`, with the rows of x; it may be x itself.
   const float* shift = nullptr;
   float* shifted = nullptr;
 };
 void norm_rows(const NormRowsArgs& args);
 
-// x ~ scale (y - zero) with scale and zero chosen for each row from its range, 0 included, so that
-// zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale 0. A row
-// with NaN or infinity has scale NaN, so that everything computed from it is NaN as well.
+// Rounds x to bytes y with x ~ scale (y - zero). Scale and zero follow from each row's range with
+// 0, so that zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale
+// 0. A row with NaN or infinity has scale NaN, so that everything computed from it is NaN.
 struct QuantizeRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;
@@ -62,7 +62,7 @@ struct QuantizeRowsArgs {
 };
 void quantize_rows(const QuantizeRowsArgs& args);
 
-// What follows a matrix product, on one panel of its columns:
+// The epilogue of a matrix product on one panel of its columns:
 //   value = activation(sums + bias), or for integer sums
 //   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
 //   out = value, or with `add`, which goes with no activation, out + gamma value.
@@ -74,7 +74,7 @@ struct FinishRowsArgs {
   int64_t columns = 0;
   const void* sums = nullptr;  // float32, or int32 where column_scale is given
   int64_t sums_stride = 0;
-  // For integer sums; null otherwise.
+  // The factors of integer sums; null for other sums.
   const float* row_scale = nullptr;     // [rows]
   const int32_t* row_zero = nullptr;    // [rows]
   const float* column_scale = nullptr;  // [columns]

@@ -17,14 +17,13 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 using Group = hn::CappedTag<float, kTokenGroup>;  // lanes are tokens; those of Wide are channels
 
-// Prefetches the row kRows further on into the L2 cache. The address may be past the end; nothing
-// is read there.
+// Prefetches the row kRows further on into the L2 cache. An address past the end is not read.
 template <int64_t kRows, class T>
 HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
   __builtin_prefetch(p + kRows * stride, /*write=*/0, /*locality=*/2);
 }
-// Eight short rows at a time are more streams than hardware prefetchers follow: from memory this
-// saves a fifth of the time, in cache it costs a tenth.
+// Whether to prefetch short rows: eight at a time are more streams than hardware prefetchers
+// follow. From memory this saves a fifth of the time, in cache it costs a tenth.
 template <class T>
 HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
   prefetch_row<kTokenGroup>(p, stride);
@@ -46,8 +45,7 @@ struct Rows {
   }
 };
 
-// Calls body(full, first, count) over the tokens of a block, a group at a time; `full` is a
-// constant.
+// Calls body(full, first, count) for each group of a block's tokens; `full` is a constant.
 template <class Body>
 HWY_INLINE void over_groups(int64_t tokens, const Body& body) {
   int64_t t = 0;
@@ -55,7 +53,7 @@ HWY_INLINE void over_groups(int64_t tokens, const Body& body) {
   if (t < tokens) body(std::false_type(), t, tokens - t);
 }
 
-// sum[i] += the sum over a group of term(partial, t, i, lanes, total), which adds to `total`.
+// Adds term(partial, t, i, lanes, total) of each token t to sum[i]; the term adds to `total`.
 template <class Term>
 HWY_INLINE void add_group(int64_t channels, float* sum, const Term& term) {
   over_row(channels, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
@@ -75,7 +73,7 @@ struct Weights {
   }
 };
 
-// The same, or that of one row, which is set beforehand.
+// The weights of a group, or that of one row, which is set before.
 template <bool kByRow>
 struct RowWeights {
   const float* weight;
@@ -89,7 +87,7 @@ struct RowWeights {
   }
 };
 
-// Between rows of [H, N] arrays and groups [H, kTokenGroup].
+// Copies between rows of [H, N] arrays and groups [H, kTokenGroup].
 template <bool kFull>
 HWY_INLINE void load_group(const float* from, int64_t count, float* to) {
   for (int64_t t = 0; t < kTokenGroup; ++t) to[t] = kFull || t < count ? from[t] : 0.0f;
@@ -99,14 +97,14 @@ HWY_INLINE void store_group(const float* from, int64_t count, float* to) {
   for (int64_t t = 0; t < (kFull ? kTokenGroup : count); ++t) to[t] = from[t];
 }
 
-// sums[0..3] = the sums of the lanes of a, b, c, e.
+// Computes sums[0..3], the sums of the lanes of a, b, c, e.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void sum_lanes_of_four(WideVec a, WideVec b, WideVec c, WideVec e, float* sums) {
   const float lanes[] = {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(e)};
   std::copy_n(lanes, 4, sums);
 }
 #else
-// to[0..3] = the sum of the 128-bit blocks of v.
+// Computes to[0..3], the sum of the 128-bit blocks of v.
 template <class D>
 HWY_INLINE void store_block_sum(D d, VecOf<D> v, float* to) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
@@ -116,7 +114,7 @@ HWY_INLINE void store_block_sum(D d, VecOf<D> v, float* to) {
     store_block_sum(dh, hn::Add(hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)), to);
   }
 }
-// Four at once take 13 instructions where one takes 8.
+// Adds the lanes of four vectors in 13 instructions, where one takes 8.
 HWY_INLINE void sum_lanes_of_four(WideVec a, WideVec b, WideVec c, WideVec e, float* sums) {
   const Wide d;
   const hn::RepartitionToWide<Wide> pairs;
@@ -129,7 +127,7 @@ HWY_INLINE void sum_lanes_of_four(WideVec a, WideVec b, WideVec c, WideVec e, fl
 }
 #endif
 
-// sums[k] = the sum of the kTokenGroup running sums of head k, in a fixed order.
+// Computes sums[k], the sum of the kTokenGroup running sums of head k, in a fixed order.
 HWY_INLINE void sum_groups(const float* lanes, int64_t heads, float* sums) {
   for (int64_t k = 0; k < heads; ++k) {
     const float* p = lanes + k * kTokenGroup;
@@ -137,7 +135,7 @@ HWY_INLINE void sum_groups(const float* lanes, int64_t heads, float* sums) {
   }
 }
 
-// Softmax over heads of temp[k] a[k][t], tokens in lanes, in place in a [H, kTokenGroup].
+// Replaces a [H, kTokenGroup] by the softmax over heads of temp[k] a[k][t], with tokens in lanes.
 HWY_INLINE void softmax_over_heads(const float* temp, int64_t heads, float* a) {
   const Group d;
   for (int64_t t = 0; t < kTokenGroup; t += static_cast<int64_t>(hn::Lanes(d))) {
@@ -165,8 +163,8 @@ HWY_INLINE bool whole_vectors(int64_t width) {
   return width % static_cast<int64_t>(hn::Lanes(Wide())) == 0;
 }
 
-// Whether results may go past the caches, if `run` channels are written one after another. There is
-// no streaming store of less than 16 bytes.
+// Whether results may bypass the caches, if `run` channels are written one after another. Streaming
+// stores have at least 16 bytes.
 template <class T>
 HWY_INLINE bool can_stream(const Written& out, int64_t width, int64_t run) {
   const int64_t size = sizeof(T);
@@ -175,12 +173,12 @@ HWY_INLINE bool can_stream(const Written& out, int64_t width, int64_t run) {
 }
 
 constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
-// Vectors of a running sum that stay in registers over the tokens: half of the registers at two a
-// vector, less those that the arithmetic needs.
+// The number of vectors of a running sum that stay in registers over the tokens: half of the
+// registers at two a vector, less those for the arithmetic.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
-// body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the first
-// two are constants.
+// Calls body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the
+// first two are constants.
 template <class Body>
 HWY_INLINE void over_tiles(int64_t n, const Body& body) {
   const std::integral_constant<int64_t, kTileVectors> whole;
@@ -204,15 +202,15 @@ HWY_INLINE void store_tile(const WideVec (&tile)[kVectors], float* p, int64_t la
   for (int64_t v = 0; v < kVectors; ++v) store_part<kPartial>(tile[v], p + v * size, lanes);
 }
 
-// can_stream() for results that are written tile by tile: where a head is not made of whole tiles,
-// its last vectors are written one by one.
+// can_stream() for results that are written tile by tile; the last vectors of a head that is not
+// made of whole tiles are written one by one.
 template <class T>
 HWY_INLINE bool can_stream_tiles(const Written& out, int64_t width) {
   const int64_t size = static_cast<int64_t>(hn::Lanes(Wide())), tile = kTileVectors * size;
   return can_stream<T>(out, width, width % tile == 0 ? tile : size);
 }
 
-// sums[t] = the sum of lanes[t], t < count rounded up to 4; rows are a vector long.
+// Computes sums[t], the sum of lanes[t], for t < count rounded up to 4; rows are a vector long.
 HWY_INLINE void sum_lanes_of_tokens(const float* lanes, int64_t count, float* sums) {
   const Wide d;
   const int64_t size = static_cast<int64_t>(hn::Lanes(d));

@@ -1,4 +1,4 @@
-// How a call is cut into blocks and spread over threads, and how its workspace is laid out.
+// Cuts calls into blocks, spreads these over threads, and lays out workspaces.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace tost::kernels {
 
-// Kernels handle this many tokens at a time: their memberships are one vector, and 8 tokens of 768
-// float32 channels (24 KB) stay in a L1 cache between the two uses a pass makes of them.
+// The number of tokens that kernels handle at a time: their memberships are one vector, and 8
+// tokens of 768 float32 channels (24 KB) stay in the L1 cache between the two uses of a pass.
 inline constexpr int64_t kTokenGroup = 8;
 
-// How the tokens of one sample are cut into blocks. More tokens never make fewer blocks.
+// The cut of a sample's tokens into blocks. More tokens never make fewer blocks.
 struct TokenCut {
   explicit TokenCut(int64_t tokens);
 
@@ -27,7 +27,7 @@ struct TokenCut {
 struct CallCut {
   explicit CallCut(const TssaShape& shape);
 
-  // Of the first lengths[sample] tokens, or of all if lengths is null.
+  // The cut of the first lengths[sample] tokens, or of all if lengths is null.
   TokenCut valid(const int64_t* lengths, int64_t sample) const {
     return lengths == nullptr ? whole : TokenCut(lengths[sample]);
   }
@@ -40,7 +40,7 @@ struct CallCut {
   bool light_reductions;  // too little work to wake other threads for
 };
 
-// Allocates 64-byte aligned pieces; with a null base it only counts.
+// Allocates 64-byte aligned pieces of a workspace; with a null base it only counts bytes.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
@@ -58,8 +58,8 @@ class Arena {
   int64_t used_ = 0;
 };
 
-// One step of a call: `parts` independent pieces per sample, all done before the next step of that
-// sample.
+// A phase of a call: `parts` independent pieces per sample, all done before the sample's next
+// phase.
 template <class Run>
 struct Phase {
   int64_t parts;
@@ -69,15 +69,15 @@ struct Phase {
   bool backwards = false;
 };
 
-// How the samples of a call are spread over threads.
+// The spread of a call's samples over threads.
 struct SamplePlan {
   bool one_per_thread;  // else the parts of a phase are spread over the threads
   int64_t together;     // samples worked on at a time when they are
 };
 
-// One sample per thread where that keeps all threads busy and their samples together fit the
-// caches, so that rows are still there in the next phase; else as many samples at a time as fit, at
-// least one.
+// Gives each thread a sample if that keeps all threads busy and their samples together fit the
+// caches, so that rows are still there in the next phase; else runs as many samples at a time as
+// fit, at least one.
 SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
 // Runs all phases over all samples. A phase reads `sample_bytes` of one sample.
@@ -128,28 +128,28 @@ void over_head_ranges(const TssaShape& shape, ParallelFor parallel, const One& o
   });
 }
 
-// Whether a result of this size bypasses the caches: it would not stay in them until it is read.
+// Whether a result is so large that it would not stay in the caches, and should bypass them.
 inline bool worth_streaming(int64_t bytes) {
   return bytes >= (8 << 20);
 }
 
 // Whether runs of `run_bytes`, each written at once, cover whole cache lines. Streaming stores need
-// this: a line that has to wait for its second half leaves as two partial writes, which take five
-// times as long as a whole one.
+// this: a line whose second half comes later is written in two parts, which takes five times as
+// long.
 inline bool fills_lines(const void* out, int64_t stride_bytes, int64_t run_bytes) {
   constexpr int64_t kLine = 64;
   return reinterpret_cast<uintptr_t>(out) % kLine == 0 && stride_bytes % kLine == 0 &&
          run_bytes % kLine == 0;
 }
 
-// Where a pass writes rows of tokens, and whether they go past the caches.
+// Where a pass writes rows of tokens, and whether these bypass the caches.
 struct Written {
   void* data = nullptr;
   int64_t stride = 0;
   bool stream = false;
 };
 
-// out[c] = sum over blocks of partial[block * stride + c], c in [begin, end), in float64.
+// Sums partial[block * stride + c] over blocks to out[c], c in [begin, end), in float64.
 void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,
                 float* out);
 
@@ -166,7 +166,7 @@ inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
          (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
 }
 
-// The tokens of block `part` of `cut` after the first `valid_tokens` of the sample.
+// The padding in block `part` of `cut`: its tokens after the first `valid_tokens` of the sample.
 struct PaddingRange {
   PaddingRange(const TokenCut& cut, int64_t valid_tokens, int64_t part)
       : first(std::max(valid_tokens, part * cut.block_tokens)),
@@ -179,7 +179,7 @@ struct PaddingRange {
 void clear_tokens(const Tokens& t, DType dtype, int64_t sample, const PaddingRange& range,
                   int64_t channels);
 
-// 1 / max(sqrt(E), 1e-12). NaN passes.
+// Returns 1 / max(sqrt(E), 1e-12), NaN for NaN.
 float inverse_norm(float energy);
 bool norm_is_clamped(float energy);
 

@@ -37,8 +37,8 @@
 #define TOST_KERNELS_TSSA_CC_
 namespace tost::kernels {
 
-// The definition in float64, one token after the other. Tests compare the kernels with it;
-// docs/tssa.md shows it.
+// The definition in float64, token by token, with which tests compare the kernels; docs/tssa.md
+// shows it.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y) {
   const auto [batch, tokens, heads, width] = shape;
   const int64_t channels = heads * width;
@@ -69,8 +69,8 @@ void tssa_reference(const TssaShape& shape, const float* w, const float* temp, d
   }
 }
 
-// The arguments of a pass: one block of tokens of one sample. Channel arrays are [C], head arrays
-// [H]; a pass uses the fields its comment names.
+// The arguments of a pass over one block of a sample's tokens. Channel arrays are [C], head arrays
+// [H]; a pass uses the fields that its comment names.
 struct TssaBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -135,7 +135,7 @@ void energy_pass(const TssaBlock& b) {
   }
 }
 
-// a[t] = sum_i (w r)^2 for the rows of a group, over the channels of one head from c on.
+// Computes a[t] = sum_i (w r)^2 for the rows of a group, over the channels of one head from c on.
 template <class W>
 HWY_INLINE void membership_logits(const W& w, int64_t c, int64_t width, const float* inv_norm,
                                   float* a) {
@@ -187,10 +187,10 @@ void membership_pass(const TssaBlock& b) {
   sum_groups(pi_lanes, b.heads, b.head_sum);
 }
 
-// Calls rows(by row, stream, first, count) over the tokens of a block. Row by row it fills one
-// cache line of the result after another, which streaming stores need, and reads memory in order.
-// By groups of rows it loads the channel arrays once a group. This is faster where a width is no
-// multiple of a vector, and for bfloat16 in cache, where arithmetic is the limit.
+// Calls rows(by row, stream, first, count) over the tokens of a block. Row by row it fills the
+// cache lines of the result one after another, which streaming stores need, and reads memory in
+// order. By groups of rows it loads the channel arrays once a group, which is faster for widths
+// that are no multiple of a vector, and for bfloat16 in cache.
 template <class T, class WriteRows>
 HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   const std::true_type yes;
@@ -207,8 +207,8 @@ HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   }
 }
 
-// y of `count` rows from `first` on. Not inlined, so that this loop has all registers. The local
-// copies tell the compiler that no store changes them.
+// Writes y of `count` rows from `first` on. It is not inlined, so that its loop has all registers.
+// Local copies tell the compiler that no store changes the arguments.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void output_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t width = b.width, row_stride = b.row_stride;
@@ -261,7 +261,7 @@ void grad_moment_pass(const TssaBlock& b) {
   });
 }
 
-// Of one head and the rows of a group: logit = sum_i (w r)^2, slope = sum_i w (w dS / N - g D).
+// Computes logit = sum_i (w r)^2 and slope = sum_i w (w dS / N - g D) of a head and group of rows.
 template <class W>
 HWY_INLINE void membership_slopes(const TssaBlock& b, const W& w, const W& g, int64_t k,
                                   float* logit, float* slope) {
@@ -293,8 +293,8 @@ HWY_INLINE void membership_slopes(const TssaBlock& b, const W& w, const W& g, in
   for (int64_t t = 0; t < kTokenGroup; ++t) slope[t] -= b.pi_offset[k];
 }
 
-// slope: dPi -> da = temp Pi (dPi - sum_k Pi dPi), tokens in lanes; temp_lanes += dlogit a. Missing
-// tokens have Pi = 0.
+// Replaces dPi in `slope` by da = temp Pi (dPi - sum_k Pi dPi), with tokens in lanes; temp_lanes +=
+// dlogit a. Missing tokens have Pi = 0.
 HWY_INLINE void through_softmax(const TssaBlock& b, const float* pi, const float* logit,
                                 float* slope, float* temp_lanes) {
   const Group d;
@@ -350,8 +350,8 @@ void grad_membership_pass(const TssaBlock& b) {
   sum_groups(temp_lanes, b.heads, b.head_sum);
 }
 
-// grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. Not inlined,
-// so that this loop has all registers.
+// Writes grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. It is
+// not inlined, so that its loop has all registers.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void input_grad_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t w_stride = b.w_stride, g_stride = b.g_stride, out_stride = b.out.stride;
@@ -415,7 +415,7 @@ namespace {
 
 HWY_EXPORT(tssa_passes);
 
-// Shared by forward and backward: the cut into blocks, and the arguments of a pass for each block.
+// The common part of forward and backward: the cut into blocks, and the arguments of passes.
 template <class Args>
 class TssaRun {
  public:
@@ -460,12 +460,12 @@ class TssaRun {
     b.scratch = scratch_ + index * cut_.scratch;
     return b;
   }
-  // Index of the first token of a block in the rows [H, N] of a sample.
+  // The index of a block's first token in the rows [H, N] of a sample.
   int64_t rows_at(int64_t sample, int64_t part, const TokenCut& cut) const {
     return sample * shape_.heads * shape_.tokens + part * cut.block_tokens;
   }
 
-  // Sums over the blocks of a sample: of channels of the heads [first, last).
+  // Sums channels of the heads [first, last) over the blocks of a sample.
   void sum_channels(int64_t sample, int64_t first, int64_t last, float* out) const {
     sum_blocks(channel_parts_ + sample * cut_.blocks * channels_, valid(sample).blocks, channels_,
                first * shape_.width, last * shape_.width, out);
@@ -571,7 +571,7 @@ class ForwardRun : public TssaRun<TssaForwardArgs> {
   float* pi_;      // [B, H, N]
 };
 
-// Memberships come from the forward, everything else is computed again.
+// The backward, which gets memberships from the forward and computes everything else again.
 class BackwardRun : public TssaRun<TssaBackwardArgs> {
  public:
   BackwardRun(const TssaBackwardArgs& args, void* workspace)

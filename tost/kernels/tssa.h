@@ -89,13 +89,13 @@ struct TssaBackwardArgs {
   float* grad_temp = nullptr;  // [H]
 };
 
-// Bytes of workspace a call needs: about B H N floats, plus 1/56 of w for long sequences.
+// The bytes of workspace that a call needs: about B H N floats, plus 1/56 of w for long sequences.
 int64_t tssa_forward_workspace(const TssaForwardArgs& args);
 int64_t tssa_backward_workspace(const TssaBackwardArgs& args);
 
 // `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use. It changes the
-// schedule, not the result. Neither call allocates. Both throw a usage Error for a wrong TOST_ISA
-// (isa.h) and for nothing else.
+// schedule, not the result. Forward and backward do not allocate, and throw only a usage Error for
+// a wrong TOST_ISA (isa.h).
 void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor parallel, int threads);
 
 // Gradients by the closed form: with G_ki = sum_j g w Pi and dS = D^2 G,
@@ -106,7 +106,7 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 
-// The forward in float64: w and y [B, N, C] contiguous.
+// Computes the forward in float64: w and y [B, N, C] contiguous.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y);
 
 }  // namespace tost::kernels

@@ -7,13 +7,13 @@
 // once from memory; forward sums are restored within the chunk from those that the forward stored
 // before it (carry).
 //
-// What is summed in which type. Within a chunk float32, over chunks float64: so the error does not
-// grow with the length, and no pass needs float64 in its inner loop. The state is float64.
+// What is summed in which type. Sums within a chunk are float32, over chunks float64, so the error
+// does not grow with the length, and no pass needs float64 in its inner loop. The state is float64.
 //
-// Why any number of threads gives the same bits. A head of a sample is summed token by token in
-// one order. Threads take whole samples, or where there are too few of them heads; only the softmax
-// joins heads, so tokens are then taken a window at a time, all heads of a window before its
-// softmax. Either way a head's arithmetic is the same.
+// Why any number of threads gives the same bits. A head of a sample is summed token by token in one
+// order. Threads take whole samples, or heads if there are too few samples. Because the softmax
+// joins heads, threads then take all heads of a window of tokens before its softmax. Either way a
+// head's arithmetic is the same.
 #include "tost/kernels/tssa_causal.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +35,7 @@ namespace tost::kernels {
 
 inline constexpr float kSmallestEnergy = 1e-12f;
 
-// The definition in float64, one token after the other. Tests compare the kernels with it.
+// The definition in float64, token by token, with which tests compare the kernels.
 void causal_reference(const TssaShape& shape, const float* w, const float* temp,
                       const CausalBias& bias, double* y) {
   const auto [batch, tokens, heads, width] = shape;
@@ -63,9 +63,9 @@ void causal_reference(const TssaShape& shape, const float* w, const float* temp,
   }
 }
 
-// The arguments of a pass: some tokens of one chunk of one sample, for a range of heads. Pointers
-// are at the first token and the first head of the range; channel arrays are [C], head arrays [H].
-// Rows of [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
+// The arguments of a pass over some tokens of a sample's chunk, for a range of heads. Pointers are
+// at the first token and the first head of the range; channel arrays are [C], head arrays [H]. Rows
+// of [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
 struct CausalBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -79,11 +79,11 @@ struct CausalBlock {
   const float* bias = nullptr;  // of the tokens that have one
   int64_t bias_stride = 0;
   int64_t bias_tokens = 0;  // how many of the tokens have one
-  // The sums before the chunk, and the float32 rests since, updated.
+  // The sums before the chunk, and the float32 rests since then, which passes update.
   const float* base = nullptr;
   float* rest = nullptr;
   double* pi_sum = nullptr;  // [H]: forward, the sum of Pi before the tokens, updated
-  // Memberships and their logits or gradients.
+  // The memberships, and their logits or gradients.
   float* logit = nullptr;
   int64_t logit_stride = 0;
   float* pi_out = nullptr;
@@ -106,12 +106,12 @@ struct CausalPasses {
   Pass logits;   // logit = sum_i q / E; base and rest are those of q
   Pass softmax;  // pi_out from logit, bias and temp, all heads
   Pass output;   // out = y from pi; base and rest are those of Pi q
-  // logit = dPi and direct, from pi; base and rest are those of dS / N'. A whole chunk.
+  // Computes logit = dPi and direct from pi, for a whole chunk; base and rest are those of dS / N'.
   Pass grad_membership;
   Pass grad_softmax;  // logit = dlogit from dPi, all heads
-  // out = grad_w from dlogit and direct; base and rest are those of dlogit q / E^2. A whole chunk.
+  // Computes out = grad_w of a whole chunk; base and rest are those of dlogit q / E^2.
   Pass grad_input;
-  // total += rest, base = total, rest = 0 over n numbers.
+  // Computes total += rest, base = total, rest = 0 over n numbers.
   void (*fold)(double* total, float* rest, float* base, int64_t n);
   // Makes streaming stores visible to other threads.
   void (*flush)();
@@ -123,7 +123,7 @@ struct CausalPasses {
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// 1 / max(x, 1e-12), as reciprocal().
+// Returns 1 / max(x, 1e-12), as exact as reciprocal().
 HWY_INLINE WideVec inverse_energy(WideVec x) {
   const Wide d;
   const auto smallest = hn::Set(d, kSmallestEnergy);
@@ -201,7 +201,7 @@ inline void causal_softmax(const CausalBlock& b) {
   }
 }
 
-// Pi and N' = N + 1e-8 of the tokens of one head, from the sum of Pi before them. Returns the sum
+// Writes Pi and N' = N + 1e-8 of a head's tokens from the sum of Pi before them; returns the sum
 // after them.
 HWY_INLINE double guarded_sums(const float* from, int64_t count, double total, float* pi,
                                float* guarded) {
@@ -213,7 +213,7 @@ HWY_INLINE double guarded_sums(const float* from, int64_t count, double total, f
   return total;
 }
 
-// y = w (-Pi N') / (N' + M).
+// Computes y = w (-Pi N') / (N' + M).
 template <class T, bool kStream>
 void write_causal_output(const CausalBlock& b) {
   float shares[kTokenGroup], members[kTokenGroup], scales[kTokenGroup];  // Pi, N', -Pi N'
@@ -261,13 +261,13 @@ void causal_output(const CausalBlock& b) {
 // ---- Backward: each pass walks every tile of channels twice, forwards to restore its running
 // sums, backwards for the reverse sums ----
 
-// The backward schedule goes to the chunk before next.
+// Prefetches the chunk before this one, to which backward goes next.
 template <class T>
 HWY_INLINE void prefetch_previous_chunk(const T* p, int64_t stride) {
   prefetch_row<-kCausalChunk>(p, stride);
 }
 
-// Of the tokens of a chunk in one head: Pi, N' = N + 1e-8, Pi / N'.
+// The Pi, N' = N + 1e-8 and Pi / N' of a chunk's tokens in one head.
 struct ChunkWeights {
   float pi[kCausalChunk];
   float guarded[kCausalChunk];
@@ -354,7 +354,7 @@ void causal_grad_membership(const CausalBlock& b) {
   }
 }
 
-// logit = Pi (dPi - sum over heads of Pi dPi), tokens in lanes.
+// Computes logit = Pi (dPi - sum over heads of Pi dPi), with tokens in lanes.
 inline void causal_grad_softmax(const CausalBlock& b) {
   over_row(b.tokens, [&](auto partial, int64_t t, int64_t lanes) TOST_INLINE {
     auto mean = hn::Zero(Wide());
@@ -374,8 +374,8 @@ inline void causal_grad_softmax(const CausalBlock& b) {
 // the sum of dlogit q r is added to the gradient of temp.
 template <class T, bool kStream>
 void write_causal_grad(const CausalBlock& b) {
-  // 1 / E, negative where E is clamped, and the share of the tokens before in E, 1 where E is
-  // clamped: 1 - q / E would lose its digits while E is mostly q.
+  // 1 / E, negative where E is clamped; and the share of earlier tokens in E, 1 where E is clamped,
+  // because 1 - q / E loses digits while E is mostly q.
   HWY_ALIGN float inverse[kCausalChunk * kTileVectors * kMaxLanes];
   HWY_ALIGN float others[kCausalChunk * kTileVectors * kMaxLanes];
   const Wide d;
@@ -474,14 +474,14 @@ constexpr int64_t kLightWork = 64 << 10;      // floats of w; 30 us
 constexpr int64_t kWindowFloats = 512 << 10;  // of w, all samples: 2 MB, in the L2 caches
 constexpr int64_t kTokenRange = 256;          // tokens of a softmax that a thread takes: 10 us
 
-// A range of heads of the tokens [begin, end) of a sample, worked on in a slot.
+// A range of heads of the tokens [begin, end) of a sample, with the slot of its buffers.
 struct CausalPart {
   int64_t sample, slot, begin, end, head, heads;
 };
 
-// How a call is spread over threads. By sample: every thread takes whole samples. By window: where
-// there are too few samples, threads take heads of a window of tokens, small enough for its rows to
-// be in cache when they are used again.
+// The spread of a call over threads. By sample every thread takes whole samples. By window, if
+// there are too few samples, threads take heads of a window of tokens, so small that its rows are
+// still in cache when they are used again.
 struct CausalPlan {
   CausalPlan(const TssaShape& shape, int64_t sample_window, int threads) {
     const int64_t row = std::max<int64_t>(1, shape.batch * shape.channels());
@@ -499,7 +499,7 @@ struct CausalPlan {
   int64_t window;  // tokens; by sample `sample_window`, by window a multiple of the chunk
 };
 
-// What forward and backward share.
+// The common part of forward and backward.
 template <class Args>
 class CausalRun {
  public:
@@ -531,7 +531,7 @@ class CausalRun {
     plan_.serial ? slots(0, plan_.slots) : parallel(plan_.slots, slots);
   }
 
-  // By window. Calls heads(part) for ranges of heads that cover all heads of all samples.
+  // Calls heads(part), by window, for ranges of heads that cover all heads of all samples.
   template <class Heads>
   void over_heads(ParallelFor parallel, const Heads& heads) const {
     over_head_ranges(shape_, parallel, [&](int64_t sample, int64_t head, int64_t count) {
@@ -539,7 +539,7 @@ class CausalRun {
       passes_->flush();
     });
   }
-  // Calls softmax(part) for ranges of tokens of [begin, end), all heads.
+  // Calls softmax(part) with all heads for ranges of tokens of [begin, end).
   template <class Softmax>
   void over_tokens(int64_t begin, int64_t end, ParallelFor parallel, const Softmax& softmax) const {
     const int64_t ranges = (end - begin + kTokenRange - 1) / kTokenRange;
@@ -551,7 +551,7 @@ class CausalRun {
     });
   }
 
-  // Tokens [begin, end) of a part; logits and their gradients are at `logits` [slots, H, stride].
+  // The arguments for tokens [begin, end) of a part; `logits` [slots, H, stride] may be gradients.
   CausalBlock block(const CausalPart& part, int64_t begin, int64_t end, float* logits,
                     int64_t stride) const {
     const int64_t offset = part.head * shape_.width * element_size(args_.dtype);
@@ -611,7 +611,7 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
   }
 
  private:
-  // Output of a window and logits of the next go together: one wake-up of the threads less.
+  // Computes the output of a window with the logits of the next, to wake the threads once.
   void run_windows(ParallelFor parallel) const {
     for (int64_t sample = 0; sample < shape_.batch; ++sample) begin(sample, sample);
     int64_t done = 0, begin = 0;  // outputs are done up to there, memberships up to here
@@ -666,8 +666,8 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
     return b;
   }
 
-  // Calls pass(block, first token, chunk) over the chunks of a part, moving the sums at `sums` of a
-  // state (energies or weighted energies) on at the start of each.
+  // Calls pass(block, first token, chunk) over the chunks of a part. At the start of each it
+  // advances the sums at `sums` of the state, energies or weighted energies.
   template <class Pass>
   void over_chunks(const CausalPart& part, int64_t sums, const Pass& pass) const {
     const WorkTimer timer(Work::kMixing);
@@ -765,8 +765,8 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
   }
 
  private:
-  // Input gradients of a window and membership gradients of the one before it go together: one
-  // wake-up of the threads less.
+  // Computes input gradients of a window with membership gradients of the one before, to wake the
+  // threads once.
   void run_windows(ParallelFor parallel) const {
     for (int64_t sample = 0; sample < shape_.batch; ++sample) begin(sample, sample);
     int64_t done = shape_.tokens, end = done;  // input gradients from there, memberships from here
@@ -790,7 +790,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
     std::fill_n(grad_temp_ + sample * shape_.heads, shape_.heads, 0.0);
   }
 
-  // Tokens [begin, end) of a part, within one chunk where a pass wants the chunk's sums.
+  // The arguments for tokens [begin, end) of a part, within one chunk if a pass needs its sums.
   CausalBlock tokens(const CausalPart& part, int64_t begin, int64_t end) const {
     const int64_t head = part.sample * shape_.heads + part.head;
     const int64_t channel = part.head * shape_.width;
@@ -811,8 +811,8 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
     return b;
   }
 
-  // Calls pass(block) over the chunks of a part, last first, moving the reverse sums at `sums` (of
-  // the moment or of the energy) on before each.
+  // Calls pass(block) over the chunks of a part, last first. Before each it advances the reverse
+  // sums at `sums`, of the moment or of the energy.
   void over_chunks(const CausalPart& part, int64_t sums, CausalPasses::Pass pass) const {
     const int64_t at = part.slot * 2 * channels_ + sums + part.head * shape_.width;
     for (int64_t end = part.end; end > part.begin;) {
@@ -843,7 +843,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
     }
   }
 
-  // The sums over samples: gradients of a head's temp and biases.
+  // Sums the gradients of a head's temp and biases over the samples.
   void finish_head(int64_t k) const {
     const auto width = static_cast<double>(shape_.width);
     double temp_grad = 0;

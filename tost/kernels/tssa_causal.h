@@ -1,5 +1,5 @@
 // Causal TSSA on raw memory, forward and backward: for whole sequences, chunks of them and single
-// tokens, with a state that carries the sums over the tokens before.
+// tokens, with a state that holds the sums over the tokens before.
 //
 // Definition (official language code of arXiv 2412.17810, dropout left out). Per sample, w [T, H,
 // P], q = w^2, all sums over the tokens u <= t, those before the call included:
@@ -29,12 +29,12 @@ namespace tost::kernels {
 
 inline constexpr int64_t kCausalChunk = 64;
 
-// Chunks of a call of this many tokens.
+// The number of chunks in a call of so many tokens.
 inline int64_t causal_chunks(int64_t tokens) {
   return (tokens + kCausalChunk - 1) / kCausalChunk;
 }
 
-// Numbers of the state of one sample: sums of q [C], sums of Pi q [C], sums of Pi [H].
+// The number of values in a sample's state: sums of q [C], sums of Pi q [C], sums of Pi [H].
 inline int64_t causal_state_size(const TssaShape& shape) {
   return 2 * shape.channels() + shape.heads;
 }
@@ -44,7 +44,7 @@ struct CausalBias {
   int64_t length = 0;           // may be 0
   int64_t position = 0;  // tokens before the first of the call; it has bias data[:, position]
 
-  // Tokens of a call of `tokens` that have a bias.
+  // The number of a call's `tokens` that have a bias.
   int64_t covered(int64_t tokens) const {
     const int64_t left = position < length ? length - position : 0;
     return left < tokens ? left : tokens;
@@ -62,7 +62,7 @@ struct CausalForwardArgs {
   // Optional results, contiguous.
   double* next_state = nullptr;  // [B, 2 C + H], after the last token; may be `state` itself
   float* pi = nullptr;           // [B, H, T]
-  // For backward, the sums before each chunk: of q and Pi q [B, chunks, 2 C], of Pi [B, chunks, H].
+  // The sums before each chunk, for backward: of q and Pi q [B, chunks, 2 C], of Pi [B, chunks, H].
   float* carry = nullptr;
   double* pi_carry = nullptr;
 };
@@ -85,16 +85,16 @@ struct CausalBackwardArgs {
   float* grad_bias = nullptr;  // [H, bias.length]
 };
 
-// Bytes of workspace for a call with this many threads: about 40 C (backward 300 C) a thread, and
-// some megabytes for a window of tokens where sequences are split over threads; backward also 4 H
-// for every token with a bias.
+// The bytes of workspace for so many threads: about 40 C (backward 300 C) a thread, and some
+// megabytes for a window of tokens if sequences are split over threads; backward also 4 H for every
+// token with a bias.
 int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
 // `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use and for which
-// the workspace was sized. It changes the schedule, not the result. Neither call allocates. Both
-// throw a usage Error for a wrong TOST_ISA (isa.h) and for nothing else. A sequence is spread over
-// at most H threads.
+// the workspace was sized. It changes the schedule, not the result. Forward and backward do not
+// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h). A sequence is spread over at
+// most H threads.
 void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor parallel,
                     int threads);
 
@@ -108,7 +108,7 @@ void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor 
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
 
-// The forward in float64, without a state: w and y [B, T, C] contiguous.
+// Computes the forward in float64, without a state: w and y [B, T, C] contiguous.
 void causal_reference(const TssaShape& shape, const float* w, const float* temp,
                       const CausalBias& bias, double* y);
 

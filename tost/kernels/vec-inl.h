@@ -1,4 +1,4 @@
-// Loads, stores and exp for the kernels, per instruction set. Include after highway.h.
+// Loads, stores and exp, compiled for each instruction set. Include after highway.h.
 #if defined(TOST_KERNELS_VEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_VEC_INL_H_
 #undef TOST_KERNELS_VEC_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Storage of a bfloat16; its value is the upper half of a float32.
+// A stored bfloat16, the upper half of a float32.
 struct Bf16 {
   uint16_t bits;
 };
@@ -33,7 +33,7 @@ HWY_INLINE VecOf<D> widen(D d, hn::Vec<HalfWords<D>> bits) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
 }
 
-// Round to nearest even; NaN stays NaN.
+// Rounds to nearest even; NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<HalfWords<D>> narrow(D d, VecOf<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -64,8 +64,8 @@ HWY_INLINE void store(D d, VecOf<D> value, Bf16* p) {
   hn::StoreU(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-// The first n lanes, then zeros; never touches memory past p + n. Highway 1.0.3 emulates masked
-// loads by full ones on most targets, so only those with true masks use them.
+// Loads the first n lanes, then zeros, without touching memory past p + n. Highway 1.0.3 emulates
+// masked loads by full ones on most targets, so only those with true masks use them.
 template <class D, class T>
 HWY_INLINE VecOf<D> load_first(D d, const T* p, size_t n) {
 #if HWY_TARGET == HWY_AVX3
@@ -97,7 +97,7 @@ HWY_INLINE void store_first(D d, VecOf<D> value, T* p, size_t n) {
 using Wide = hn::ScalableTag<float>;
 using WideVec = hn::Vec<Wide>;
 
-// A whole vector, or its first n lanes.
+// Loads a whole vector, or its first n lanes.
 template <bool kPartial, class T>
 HWY_INLINE WideVec load_part(const T* p, int64_t n) {
   if constexpr (kPartial) return load_first(Wide(), p, static_cast<size_t>(n));
@@ -108,7 +108,7 @@ HWY_INLINE void store_part(WideVec value, T* p, int64_t n) {
   if constexpr (kPartial) return store_first(Wide(), value, p, static_cast<size_t>(n));
   store(Wide(), value, p);
 }
-// The first n lanes, then zeros.
+// Keeps the first n lanes, and sets the others to zero.
 template <bool kPartial>
 HWY_INLINE WideVec only_first(WideVec value, int64_t n) {
   if constexpr (kPartial) {
@@ -117,10 +117,10 @@ HWY_INLINE WideVec only_first(WideVec value, int64_t n) {
   return value;
 }
 
-// Lambdas over vectors are compiled for the target, and must not cost a call.
+// Compiles lambdas over vectors for the target, without the cost of a call.
 #define TOST_INLINE HWY_ATTR __attribute__((always_inline))
 
-// body(partial, i, lanes) for each vector of n adjacent numbers: `partial` is a constant, and
+// Calls body(partial, i, lanes) for each vector of n adjacent numbers: `partial` is a constant, and
 // `lanes` how many of the vector's lanes there are. With kWhole there is no partial vector.
 template <bool kWhole = false, class Body>
 HWY_INLINE void over_row(int64_t n, const Body& body) {
@@ -132,7 +132,7 @@ HWY_INLINE void over_row(int64_t n, const Body& body) {
   }
 }
 
-// Writes results, past the caches if kStream: p is then aligned to the vector.
+// Writes results, with kStream past the caches, for which p is aligned to the vector.
 template <bool kPartial, bool kStream>
 HWY_INLINE void write_part(WideVec value, float* p, int64_t n) {
   if constexpr (kStream && !kPartial) return hn::Stream(value, Wide(), p);
@@ -146,8 +146,8 @@ HWY_INLINE void write_part(WideVec value, Bf16* p, int64_t n) {
   store_part<kPartial>(value, p, n);
 }
 
-// exp(x) for x <= 0, within 2 ulp for results down to 1.2e-38 and 0 below; NaN gives NaN.
-// x = n ln2 + r with |r| <= ln2 / 2; the Taylor series of degree 7 leaves 6e-9 of relative error.
+// Computes exp(x) for x <= 0, within 2 ulp for results down to 1.2e-38 and 0 below; NaN for NaN. x
+// = n ln2 + r with |r| <= ln2 / 2; the Taylor series of degree 7 leaves 6e-9 of relative error.
 template <class D>
 HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
   const hn::RebindToSigned<D> di;
@@ -169,8 +169,8 @@ HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
   return hn::IfThenZeroElse(underflow, hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
-// 1 / x for x > 0, within 2 ulp; as 1 / 8e37 for larger x. NaN gives NaN: x86 takes the second of
-// the operands of Min and Max if either is NaN.
+// Computes 1 / x for x > 0, within 2 ulp, and 1 / 8e37 for larger x. NaN gives NaN, because Min and
+// Max of x86 return the second operand if either is NaN.
 template <class D>
 HWY_INLINE VecOf<D> reciprocal(D d, VecOf<D> x) {
 #if HWY_TARGET == HWY_AVX3

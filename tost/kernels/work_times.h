@@ -1,6 +1,6 @@
 // Measures the processor time of inference by kind of work. The code that does the work measures
-// it, only while a measurement is active. A measured piece costs two reads of the clock. Free of
-// torch.
+// it, only while a measurement is active. Each measured piece of work costs two reads of the clock.
+// Free of torch.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class WorkTimes {
     for (auto& count : nanoseconds_) count = 0;
     on_ = true;
   }
-  // Seconds of each kind since start(), summed over threads. Work that has begun before is not
+  // The seconds of each kind since start(), summed over threads. Work that began before is not
   // counted.
   static std::array<double, kWorkKinds> stop() {
     on_ = false;
@@ -50,7 +50,7 @@ class WorkTimes {
   inline static std::array<std::atomic<int64_t>, kWorkKinds> nanoseconds_{};
 };
 
-// Counts the time of its scope; scopes do not nest.
+// Measures the time of its scope; scopes do not nest.
 class WorkTimer {
  public:
   explicit WorkTimer(Work kind) : kind_(kind), counts_(WorkTimes::on()) {

@@ -101,7 +101,7 @@ class Replayed {
   const Tensor now_;
 };
 
-// With the sums of the forward pass: backward on a GPU runs on another thread.
+// A run with the forward pass's TokenSums, because backward on a GPU runs on another thread.
 struct SavedRun : torch::CustomClassHolder {
   explicit SavedRun(Run run) : run(std::move(run)) {}
   Run run;

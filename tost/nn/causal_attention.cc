@@ -32,7 +32,7 @@ Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
 
 namespace {
 
-// [queries, keys], true where a query may see a key; the queries are the last of the keys' tokens.
+// A mask [queries, keys], true where a query may see a key; the queries are the last tokens.
 Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device device) {
   const auto whole = torch::dtype(torch::kLong).device(device);
   const auto i = torch::arange(keys - queries, keys, whole).unsqueeze(1),
@@ -41,9 +41,9 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
 
-// `cached` followed by `fresh` along the tokens. Appends in place if the buffer of `cached` has
-// room and no other owner, else moves to a buffer twice as long. So a token costs no copy of the
-// cache.
+// Concatenates `cached` and `fresh` along the tokens. Appends in place if the buffer of `cached`
+// has room and no other owner, else copies to a buffer twice as long. So most tokens cost no copy
+// of the cache.
 Tensor append(const Tensor& cached, const Tensor& fresh) {
   if (!cached.defined() || cached.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = cached.size(2), count = old + fresh.size(2);
@@ -64,8 +64,8 @@ Tensor append(const Tensor& cached, const Tensor& fresh) {
   return all;
 }
 
-// The last `count` tokens of a cache; a copy unless one token came, so that dropped ones take no
-// memory after a prompt and cost none while writing.
+// The last `count` tokens of a cache, as a view after one token, which saves time in writing, else
+// as a copy, which frees the memory of dropped tokens after a prompt.
 Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   const int64_t first = std::max<int64_t>(0, all.size(2) - count);
   if (first == 0) return all;
@@ -73,7 +73,7 @@ Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   return arrived == 1 ? cached : cached.clone(at::MemoryFormat::Contiguous);
 }
 
-// A sliding window by blocks of queries, each against the keys it may see: linear in the tokens.
+// Attention in a sliding window by blocks of queries, in time linear in the number of tokens.
 Tensor windowed_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window,
                           double dropout) {
   const int64_t queries = q.size(2), before = k.size(2) - queries;
@@ -129,7 +129,7 @@ Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,
                            q.options().dtype(torch::kDouble));
   }
   std::vector<Tensor> out;
-  // Not narrow(), whose gradient is as large as the whole.
+  // Uses split(), because the gradient of narrow() is as large as the whole tensor.
   const auto qs = phi_q.split(kChunk, 2), ks = phi_k.split(kChunk, 2), vs = values.split(kChunk, 2);
   for (size_t i = 0; i < qs.size(); ++i) {
     const auto &cq = qs[i], &ck = ks[i], &cv = vs[i];

@@ -1,5 +1,5 @@
-// Causal attention by pairs, for comparison: softmax (all tokens or a sliding window) with a
-// key-value cache, and linear (kernelised) attention with a state of P x P numbers a head.
+// Causal attention for comparison: softmax (over all tokens or a sliding window) with a key-value
+// cache, and linear (kernelised) attention with a state of P x P numbers for each head.
 #pragma once
 
 #include "tost/nn/causal_mixer.h"
@@ -7,13 +7,13 @@
 
 namespace tost {
 
-// Projections and the optional convolution on q, k and v. Keys as in the official softmax model:
-// c_attn, c_proj.
+// The projections and the optional convolution on q, k and v. Keys are c_attn and c_proj, as in the
+// official softmax model.
 class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // Attention between the projections: q, k and v of the tokens [B, T, 3 C] → [B, T, C].
+  // Attention between the projections: from q, k and v [B, T, 3 C] to [B, T, C].
   torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
@@ -22,14 +22,14 @@ class CausalAttention : public TokenMixer {
   std::shared_ptr<Linear> gate;      // [C, C]; null without
 
  protected:
-  // q, k, v [B, H, T, P] → [B, H, T, P].
+  // Mixes the values: from q, k, v [B, H, T, P] to [B, H, T, P].
   virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             MixerState* state) = 0;
 
   CausalMixerConfig config_;
 };
 
-// Scaled dot-product attention (torch's fused kernel). State: "k", "v" [B, H, cached tokens, P]; it
+// Scaled dot-product attention by torch's fused kernel. Its state "k", "v" [B, H, cached tokens, P]
 // grows with the context, at most to the window.
 class CausalSoftmaxMixer : public CausalAttention {
  public:
@@ -40,8 +40,8 @@ class CausalSoftmaxMixer : public CausalAttention {
                     MixerState* state) override;
 };
 
-// φ(q) Σ φ(k) vᵀ / φ(q) Σ φ(k) with φ = elu + 1 over tokens up to the current one. State: "moments"
-// [B, H, P, P + 1] float64.
+// Linear attention φ(q) Σ φ(k) vᵀ / φ(q) Σ φ(k) with φ = elu + 1, over tokens up to the current
+// one. Its state is "moments" [B, H, P, P + 1] float64.
 class CausalLinearMixer : public CausalAttention {
  public:
   using CausalAttention::CausalAttention;

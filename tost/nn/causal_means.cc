@@ -90,15 +90,15 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
   if (!has_fused_means(call)) return chunked(call, sums);
   const TokenSums* places = sums == nullptr ? TokenSumsScope::current() : nullptr;
   if (places == nullptr) return group_means(call, scale, sums);
-  // A bfloat16 token could not hold the sums of those before.
+  // Only float32 runs the fused kernels, because a bfloat16 token could not hold sums exactly.
   return call.values.scalar_type() == torch::kFloat ? fused_part(call, *places)
                                                     : chunked(call, nullptr);
 }
 
 namespace {
 
-// M and R of these tokens after the last one [B, H, P + 1], and the factor of those before [H or 1,
-// 1]. By pieces, so that products of single tokens take little memory.
+// M and R of these tokens after the last one [B, H, P + 1], and the factor of the sums before them
+// [H or 1, 1]. Works in pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
   const auto options = call.pi.options().dtype(torch::kFloat);
@@ -119,13 +119,13 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
 
 }  // namespace
 
-// The kernel sums only the local tokens. A token is put before them, with membership and values
-// such that the sums after it are those of the places before. It carries these sums and their
-// gradient.
+// The kernel sums only local tokens. So this puts a token before them, whose membership and values
+// make the sums after it those of the places before. It carries these sums and their gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
   const auto [valid, remaining] = sums_at_end(call);
   const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]
-  // Zero there, so that every process takes part in the gradient of the messages.
+  // Multiplies by zero in the first place, so that every process takes part in the gradient of the
+  // messages.
   if (sums.place == 0)
     return group_means(call, scale + before.sum().to(scale.scalar_type()), nullptr);
   const int64_t tokens = call.pi.size(1), width = before.size(2) - 1;

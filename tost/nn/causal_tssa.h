@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// The projections shared by the family. Keys as in the official code: c_attn (despite its name one
-// C x C map) and c_proj.
+// The projections of these mixers, with the official keys: c_attn (despite its name one C x C map)
+// and c_proj.
 class CausalStatisticsMixer : public TokenMixer {
  public:
   explicit CausalStatisticsMixer(const CausalMixerConfig& config);
@@ -31,8 +31,8 @@ class CausalStatisticsMixer : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// State: "statistics" [B, 2C + H] float64, for any context; with decay "energy" [B, H, P] and
-// "moments" [B, H, P + 1] instead; with means also "means" [B, H, P + 1].
+// Causal TSSA. Its state is "statistics" [B, 2C + H] float64, with decay "energy" [B, H, P] and
+// "moments" [B, H, P + 1] instead, with means also "means" [B, H, P + 1].
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
@@ -45,22 +45,22 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
 
  private:
-  // The operator's formula (ops/plain.h) with forgetting sums; y and pi [B, T, H].
+  // The operator's formula (ops/plain.h) with sums that forget; returns y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const MixerCall& call) const;
-  // The mixed tokens from the projected ones; `x` is read where means are of values.
+  // Mixes the projected tokens w; reads `x` only for means of values.
   torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const MixerCall& call);
 };
 
-// Membership fixed to 1/H. State: "statistics" [B, H, P] float64.
+// TSSA with membership fixed to 1/H. Its state is "statistics" [B, H, P] float64.
 class CausalUniformMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 };
 
-// The projections, and the convolution where there is one, with nothing between: the floor of every
-// comparison.
+// The projections, and the convolution if there is one, without any mixing: the lower bound of
+// comparisons.
 class CausalNoMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;

@@ -1,4 +1,4 @@
-// Which parameters weight decay applies to.
+// Selects the parameters to which weight decay applies.
 #pragma once
 
 #include <string>
@@ -17,20 +17,19 @@ struct DecayGroups {
   DecayGroup decayed, exempt;
 };
 
-// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt; so
-// are registers, which official models do not have. `temp` is 2-D and therefore decayed (its
-// declared exemption is never read there). Parameters without requires_grad are in neither group.
+// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt, and
+// so are our registers. `temp` is 2-D and therefore decayed (the official code declares an
+// exemption but never reads it). Parameters without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
-// The same rule for classifiers of sequences, which have no official training. Tables of tokens and
-// positions are decayed.
+// Applies that rule to classifiers of sequences, which have no official training. Tables of tokens
+// and positions are decayed.
 DecayGroups sequence_decay_groups(const torch::nn::Module& model);
 
 // The rule of the official language training: 1-D parameters and names that contain `temp` or
-// `denom` are exempt; embeddings are decayed, the one tied to the head once. Ours beyond the
-// official models: the taps of convolutions and rates of forgetting (names with `conv` or `decay`)
-// are exempt too, since shrinking them towards 0 would mean another filter or horizon, not a
-// smaller map.
+// `denom` are exempt; embeddings are decayed, the one tied to the head once. Of our additions the
+// taps of convolutions and rates of forgetting (names with `conv` or `decay`) are exempt, because
+// smaller ones are another filter or horizon, not a smaller map.
 DecayGroups language_decay_groups(const torch::nn::Module& model);
 
 }  // namespace tost

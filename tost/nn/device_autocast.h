@@ -1,4 +1,4 @@
-// Autocast of a kind of device on this thread inside a scope.
+// Sets autocast for a kind of device on this thread inside a scope.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -22,7 +22,7 @@ class DeviceAutocast {
   }
   ~DeviceAutocast() {
     if (wanted_ == Autocast::kAsItIs) return;
-    // The cache holds bf16 copies of weights. It must not survive an optimiser step.
+    // Clears the cache, because its bf16 copies of weights must not survive an optimiser step.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     if (wanted_ == Autocast::kBfloat16) at::autocast::set_autocast_dtype(device_, type_before_);
     at::autocast::set_autocast_enabled(device_, before_);
@@ -37,8 +37,8 @@ class DeviceAutocast {
   at::ScalarType type_before_ = at::kBFloat16;
 };
 
-// Casts of weights are not cached meanwhile: a copy made without gradients would cut the weight off
-// from its gradient.
+// Turns the caching of cast weights off in a scope: a cached copy made without gradients would cut
+// the weight off from its gradient.
 class NoCastCache {
  public:
   NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -52,7 +52,7 @@ class NoCastCache {
   const bool before_;
 };
 
-// Matrix products keep their types on every device meanwhile.
+// Turns autocast off on every device in a scope.
 struct WithoutAutocast {
   c10::impl::ExcludeDispatchKeyGuard all{c10::autocast_dispatch_keyset};
 };

@@ -1,4 +1,4 @@
-// Linear map, LayerNorm, MLP and the scaled residual: the parts every block is made of.
+// Linear map, LayerNorm, embedding and scaled residual: the parts of every block.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace tost {
 
-// x Wᵀ + b over the last dimension, of few rows without gradients at the speed of memory
-// (ops/few_rows.h). weight [out, in]; bias [out] may be undefined.
+// Computes x Wᵀ + b over the last dimension, for few rows without gradients by ops/few_rows.h.
+// weight [out, in]; bias [out] may be undefined.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias = {});
 
-// The same as a module. Weight [out, in] and bias [out] are left uninitialised: they
-// are drawn by `init_linears` or read from a checkpoint, so nothing is written twice.
+// A linear map as a module. Weight [out, in] and bias [out] stay uninitialised until init_linears()
+// draws them or a checkpoint is read.
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t in, int64_t out, bool with_bias);
 
   torch::Tensor forward(const torch::Tensor& x) const { return linear(x, product_weight(), bias); }
-  // Only output features [first, first + count): reads those rows of the weight, copies nothing.
+  // Computes only output features [first, first + count), without copying the weight.
   torch::Tensor forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const;
 
-  // What products read: the weight, or under autocast its working copy where there is one.
+  // The weight that products read; under autocast its working copy if there is one.
   torch::Tensor product_weight() const { return tost::product_weight(weight, copy); }
 
   torch::Tensor weight;               // [out, in]
@@ -34,7 +34,7 @@ class Linear : public torch::nn::Module {
   std::shared_ptr<WorkingCopy> copy;  // null: there is none
 };
 
-// A table of vectors, one a row [rows, dim], left uninitialised as Linear is.
+// A table of vectors [rows, dim], left uninitialised as in Linear.
 class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t rows, int64_t dim);
@@ -44,14 +44,14 @@ class Embedding : public torch::nn::Module {
   bool in_products = false;           // whether it serves as a matrix, too
 };
 
-// LayerNorm over the last dimension, eps 1e-6 as the official vision code has it (torch's default,
-// and the official language code's, is 1e-5).
+// LayerNorm over the last dimension, with eps 1e-6 as in the official vision code (1e-5 in torch
+// and in the official language code).
 class LayerNorm : public torch::nn::Module {
  public:
   explicit LayerNorm(int64_t dim, double eps = 1e-6, bool with_bias = true);
 
   torch::Tensor forward(const torch::Tensor& x) const;
-  // Twice the normalised value. Doubling the two small vectors is exact and saves a pass over x.
+  // Returns twice the normalised value. Doubling weight and bias is exact and saves a pass over x.
   torch::Tensor forward_doubled(const torch::Tensor& x) const;
 
   double eps() const { return eps_; }
@@ -63,15 +63,15 @@ class LayerNorm : public torch::nn::Module {
   double eps_;
 };
 
-// x + gamma ⊙ branch. With `drop_path` > 0 each sample's branch is dropped with that probability
-// and the survivors are divided by 1 - drop_path (stochastic depth); pass 0 outside training. Draws
-// from torch's default generator. x, branch [B, N, C], gamma [C].
+// Computes x + gamma ⊙ branch. With `drop_path` > 0 (stochastic depth, in training only) drops each
+// sample's branch with that probability, and divides the others by 1 - drop_path. Draws from
+// torch's default generator. x, branch [B, N, C], gamma [C].
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 
-// Every Linear below `module`: weight normal with deviation 0.02, bias 0. (The official truncated
-// normal cuts at ±2, a hundred deviations, so it never truncates.) Draws from torch's default
-// generator, in registration order.
+// Draws the weight of every Linear below `module` from a normal distribution of deviation 0.02, by
+// torch's default generator in registration order; sets biases to 0. (The official truncated normal
+// cuts at ±2, a hundred deviations, so it never truncates.)
 void init_linears(torch::nn::Module& module);
 
 // Whether a new model draws its weights.
@@ -80,14 +80,14 @@ enum class WeightInit {
   kNone,      // Linear weights uninitialised: for loading a checkpoint, or counting
 };
 
-// Sines and cosines of the position, interleaved, at wave lengths from 2 pi to 10000 * 2 pi:
+// Interleaved sines and cosines of the position at wave lengths from 2 pi to 10000 * 2 pi, as
 // [tokens, dim] float32.
 torch::Tensor sinusoidal_positions(int64_t tokens, int64_t dim);
 
-// Keeps the table of the longest sequence so far. Threads may share it.
+// Caches the table of the longest sequence so far. Thread-safe.
 class SinusoidalTable {
  public:
-  // [tokens, dim] of the type and on the device of `like`, whose last size is dim.
+  // The positions [tokens, dim] in the type and on the device of `like`, whose last size is dim.
   torch::Tensor rows(int64_t tokens, const torch::Tensor& like);
 
  private:

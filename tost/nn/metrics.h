@@ -1,5 +1,4 @@
-// Scores of a classifier, summed over batches, and its classes in the order of their
-// probabilities.
+// Sums the scores of a classifier over batches, and ranks classes by their probabilities.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +12,17 @@
 
 namespace tost {
 
-// Mean cross-entropy of logits [B, K] against soft targets [B, K] (rows sum to 1), or where those
-// are undefined against labels [B] int64. Scalar, float32, differentiable; bf16 logits are widened
-// first.
+// The mean cross-entropy of logits [B, K] with soft targets [B, K] (rows sum to 1), or with labels
+// [B] int64 if these are undefined: a differentiable float32 scalar. bf16 logits are widened first.
 torch::Tensor classification_loss(const torch::Tensor& logits, const torch::Tensor& labels,
                                   const torch::Tensor& targets = {});
 
 // Counts the rows of logits whose largest entry is at the label (with soft targets: at the target's
-// largest entry). A scalar int64 tensor on the device of the logits.
+// largest entry). Returns a scalar int64 tensor on the device of the logits.
 torch::Tensor count_correct(const torch::Tensor& logits, const torch::Tensor& labels,
                             const torch::Tensor& targets = {});
 
-// Sums in float64 and integers, so that the result depends on the order of batches only by
+// Adds up in float64 and integers, so that the order of batches affects the result only by
 // rounding.
 class ClassificationMeter {
  public:
@@ -32,15 +30,15 @@ class ClassificationMeter {
 
   void add(const torch::Tensor& logits, const torch::Tensor& labels);
 
-  // Puts the sums of all processes into each; false where one of them was stopped. A null group
-  // adds nothing.
+  // Gives each process the sums of all; returns false if one was stopped. A null group changes
+  // nothing.
   bool add_up(Group* group, bool stopped);
 
   int64_t images() const { return images_; }
   double loss() const;  // mean cross-entropy, nats
   double top1() const;  // share, 0 ... 1
   double top5() const;  // 1 where there are at most five classes
-  // [K, K] int64: row true class, column prediction.
+  // Counts [K, K] int64 by true class (row) and predicted class (column).
   const torch::Tensor& confusion() const { return confusion_; }
 
  private:
@@ -71,10 +69,11 @@ struct PredictOptions {
 std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k);
 
-// {"label", "class", "probability"}; a probability that is not a number is null.
+// The class as {"label", "class", "probability"}; a probability that is not finite is null.
 nlohmann::json to_json(const RankedClass& ranked);
 
-// {"class", `items`: how many, "top1"} for each class. `confusion`: [class, predicted], counts.
+// Returns {"class", `items`: number of items, "top1"} for each class from counts `confusion`
+// [class, predicted].
 nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
                           const char* items);
 

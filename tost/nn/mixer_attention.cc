@@ -9,12 +9,12 @@ namespace tost {
 
 namespace {
 
-// Unit length along dimension `dim`, the norm floored at 1e-12 as in the official code.
+// Scales to unit length along `dim`, with norms of at least 1e-12 as in the official code.
 torch::Tensor normalized(const torch::Tensor& x, int64_t dim) {
   return x / x.norm(2, dim, /*keepdim=*/true).clamp_min(1e-12);
 }
 
-// x [B, H, N, P] with zeros at the padding.
+// Sets x [B, H, N, P] to zero at the padding.
 torch::Tensor without_padding(const torch::Tensor& x, const torch::Tensor& valid) {
   if (!valid.defined()) return x;
   return x.masked_fill(valid.logical_not().view({valid.size(0), 1, valid.size(1), 1}), 0);
@@ -50,7 +50,7 @@ CrossCovarianceMixer::CrossCovarianceMixer(const MixerConfig& config) : Attentio
 
 torch::Tensor CrossCovarianceMixer::mix(const torch::Tensor& q, const torch::Tensor& k,
                                         const torch::Tensor& v, const torch::Tensor& valid) {
-  // scores[i, j] = q̂ᵢ · k̂ⱼ over tokens [B, H, P, P]; feature i of the output averages the features
+  // scores[i, j] = q̂ᵢ · k̂ⱼ over tokens, [B, H, P, P]; feature i of the output averages features
   // of v.
   auto scores = torch::matmul(normalized(without_padding(q, valid), 2).transpose(2, 3),
                               normalized(without_padding(k, valid), 2)) *
@@ -61,7 +61,7 @@ torch::Tensor CrossCovarianceMixer::mix(const torch::Tensor& q, const torch::Ten
 torch::Tensor LinearAttentionMixer::mix(const torch::Tensor& q, const torch::Tensor& k,
                                         const torch::Tensor& v, const torch::Tensor& valid) {
   auto phi_q = torch::elu(q) + 1, phi_k = without_padding(torch::elu(k) + 1, valid);
-  // Mean instead of sum over tokens: the ratio is the same and half precision cannot overflow.
+  // Takes means instead of sums over tokens: the ratio is the same, and float16 cannot overflow.
   auto moments = torch::matmul((phi_k / k.size(2)).transpose(2, 3), v);  // [B, H, P, P]
   auto mass =
       torch::matmul(phi_q, phi_k.mean(2, /*keepdim=*/true).transpose(2, 3));  // [B, H, N, 1]
@@ -85,13 +85,13 @@ Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_
   return inside.to(dtype) / (last - first).clamp_min(1).to(dtype);
 }
 
-// softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N] marks; undefined: over all.
+// Computes softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N] marks, or all.
 Tensor attend(const Tensor& w, const Tensor& valid) {
   const auto mask = valid.defined() ? std::optional<Tensor>(valid) : std::nullopt;
   return at::scaled_dot_product_attention(w, w, w, mask);
 }
 
-// [B, 1, 1, N]; undefined for undefined lengths.
+// Marks valid tokens as [B, 1, 1, N]; undefined for undefined lengths.
 Tensor valid_columns(const Tensor& lengths, int64_t tokens) {
   if (!lengths.defined()) return {};
   return valid_tokens(lengths, tokens).unsqueeze(1).unsqueeze(1);

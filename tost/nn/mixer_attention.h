@@ -1,4 +1,4 @@
-// Mixers with queries, keys and values: what TSSA is compared with.
+// Mixers with queries, keys and values, with which TSSA is compared.
 #pragma once
 
 #include "tost/nn/layers.h"
@@ -6,7 +6,7 @@
 
 namespace tost {
 
-// One projection to q, k, v ([3C, C], in that order, heads within each) and one out.
+// A mixer with one projection to q, k, v ([3C, C], in that order, heads within each), and one out.
 class AttentionMixer : public TokenMixer {
  public:
   explicit AttentionMixer(const MixerConfig& config);
@@ -16,7 +16,7 @@ class AttentionMixer : public TokenMixer {
   std::shared_ptr<Linear> proj;  // [C, C]
 
  protected:
-  // q, k, v [B, H, N, P], views of the projection → [B, H, N, P]. `valid` [B, N] bool is
+  // Mixes q, k, v [B, H, N, P], views of the projection, to [B, H, N, P]. `valid` [B, N] bool is
   // false for padding; undefined without padding.
   virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const torch::Tensor& valid) = 0;
@@ -24,7 +24,7 @@ class AttentionMixer : public TokenMixer {
   int64_t heads_;
 };
 
-// softmax(q kᵀ / √P) v by torch's fused kernel: N² time, memory linear in N.
+// Computes softmax(q kᵀ / √P) v by torch's fused kernel, in N² time and memory linear in N.
 class SoftmaxMixer : public AttentionMixer {
  public:
   using AttentionMixer::AttentionMixer;
@@ -34,7 +34,7 @@ class SoftmaxMixer : public AttentionMixer {
                     const torch::Tensor& valid) override;
 };
 
-// Cross-covariance attention (XCiT): features attend to features, over q and k normalised along
+// Cross-covariance attention (XCiT): features attend to features, with q and k normalised along
 // tokens.
 class CrossCovarianceMixer : public AttentionMixer {
  public:
@@ -57,22 +57,22 @@ class LinearAttentionMixer : public AttentionMixer {
                     const torch::Tensor& valid) override;
 };
 
-// Attention within learned subspaces: one projection U for queries, keys and values, as the
-// white-box transformers related to TSSA have it. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9
-// and 10; Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
-// CBSA_image_classification/attn_layers.py). Written from the formulas.
+// Attention within learned subspaces, by one projection U for queries, keys and values, as in the
+// white-box transformers related to TSSA. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10;
+// Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
+// CBSA_image_classification/attn_layers.py). Both are written from the formulas.
 //
-// w = x U, something within each head of w, and a free output map, as in the official code (the
-// papers tie it to U).
+// They compute w = x U, mix within each head of w, and apply a free output map, as in the official
+// code (the papers tie it to U).
 class SubspaceMixer : public TokenMixer {
  public:
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 
  protected:
-  // `name` is the projection's in official checkpoints.
+  // `name` is the name of the projection in official checkpoints.
   SubspaceMixer(const MixerConfig& config, const std::string& name);
 
-  // w [B, H, N, P] → [B, H, N, P]. `lengths` as in MixerCall.
+  // Mixes w [B, H, N, P] to [B, H, N, P]. `lengths` are as in MixerCall.
   virtual torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) = 0;
 
  private:
@@ -82,7 +82,7 @@ class SubspaceMixer : public TokenMixer {
   std::shared_ptr<Linear> out_;  // [C, C]
 };
 
-// softmax(w wᵀ / √P) w: N² time.
+// Computes softmax(w wᵀ / √P) w in N² time.
 class MssaMixer : public SubspaceMixer {
  public:
   explicit MssaMixer(const MixerConfig& config) : SubspaceMixer(config, "qkv") {}
@@ -96,8 +96,8 @@ class MssaMixer : public SubspaceMixer {
 //   R0 = means of w over 64 runs of tokens,  A = att(R0, w),  R = R0 + step_rep A w,
 //   y = step_x Aᵀ att(R, R) R.
 // Time is linear in N. The official code averages over an 8 x 8 grid of a square picture without
-// its class token; here the runs are those of adaptive pooling along the order of all tokens, which
-// has a meaning for any sequence. Up to 64 tokens every token is a representative.
+// its class token. Here the runs are those of adaptive pooling along all tokens, which fits any
+// sequence. Up to 64 tokens every token is a representative.
 class CbsaMixer : public SubspaceMixer {
  public:
   static constexpr int64_t kRepresentatives = 64;

@@ -11,15 +11,15 @@ namespace tost {
 
 using torch::Tensor;
 
-// Terms of the chunked form of a diagonal state-space model, see StateSpace. Complex but for skip,
-// in float64.
+// The terms of the chunked form of a diagonal state-space model (see StateSpace): complex numbers
+// but for skip, in float64.
 struct StateSpaceTerms {
   torch::Tensor rate;    // Δ A [C, N]
   torch::Tensor input;   // b [C, N]
   torch::Tensor output;  // 2 C [1 or 2, C, N]; two read from both sides
   torch::Tensor skip;    // d [C]
 
-  // Those of `count` channels from `first` on.
+  // The terms of `count` channels from `first` on.
   StateSpaceTerms channels(int64_t first, int64_t count) const {
     return {rate.narrow(0, first, count), input.narrow(0, first, count),
             output.narrow(1, first, count), skip.narrow(0, first, count)};
@@ -28,10 +28,10 @@ struct StateSpaceTerms {
 
 namespace {
 
-// Channels of a group, and the input that is not worth splitting.
+// The channels of a group, and the elements of an input up to which it is not split into groups.
 constexpr int64_t kGroup = 64, kSmall = int64_t{1} << 20;
 
-// exp(z) - 1 without cancellation at small z.
+// Computes exp(z) - 1 without cancellation at small z.
 Tensor complex_expm1(const Tensor& z) {
   const auto x = torch::real(z), y = torch::imag(z);
   const auto half = torch::sin(y / 2);
@@ -47,15 +47,15 @@ int64_t chunk_length(int64_t batch, int64_t tokens) {
   return (tokens + chunks - 1) / chunks;
 }
 
-// x [B, T, C] → [C, B, chunks * length], zeros after the tokens.
+// Converts x [B, T, C] to [C, B, chunks * length], with zeros after the tokens.
 Tensor channels_first(const Tensor& x, int64_t length) {
   const int64_t tokens = x.size(1), padding = (length - tokens % length) % length;
   const auto turned = x.permute({2, 0, 1});
   return padding > 0 ? torch::constant_pad_nd(turned, {0, padding}) : turned.contiguous();
 }
 
-// exp(rate k) for k = 0 .. count - 1 [C, count, N]: products of two tables, so that few
-// exponentials are taken and none is far from exact.
+// Computes exp(rate k) for k = 0 .. count - 1 [C, count, N] as products of two tables, with few
+// exponentials and little rounding.
 Tensor powers(const Tensor& rate, int64_t count) {
   constexpr int64_t kFine = 16;
   const auto options = rate.options().dtype(torch::kDouble);
@@ -68,7 +68,7 @@ Tensor powers(const Tensor& rate, int64_t count) {
       .narrow(1, 0, count);
 }
 
-// [..., N] complex → [..., 2 N] real parts and imaginary parts in turn.
+// Converts complex [..., N] to [..., 2 N] of alternating real and imaginary parts.
 Tensor as_real(const Tensor& z) {
   return torch::view_as_real(z).flatten(-2);
 }
@@ -80,18 +80,18 @@ Tensor as_complex(const Tensor& x) {
   return torch::view_as_complex(x.contiguous().view(sizes));
 }
 
-// Re(w · s) as a product with s's real and imaginary parts: [C, Q, N] → [C, 2 N, Q].
+// Converts w [C, Q, N] to [C, 2 N, Q], whose product with the parts of s is Re(w · s).
 Tensor reading(const Tensor& w) {
   return as_real(w.conj().resolve_conj()).transpose(1, 2);
 }
 
-// The matrices of a chunk of Q tokens, with D directions.
+// The matrices by which a chunk of Q tokens is computed, in D directions.
 struct ChunkMatrices {
   Tensor into;   // [C, Q, Q + 2 N D] tokens → their outputs, and the states at the chunk's ends
   Tensor outof;  // [C, 2 N D, Q] states at the chunk's ends → outputs
 };
 
-// K_{i-j} for distances -(Q-1) .. Q-1 [C, 2 Q - 1].
+// The kernel K_{i-j} for distances -(Q-1) .. Q-1, as [C, 2 Q - 1].
 Tensor whole_kernel(const StateSpaceTerms& terms, const Tensor& impulse) {
   const auto kernel = [&](int64_t direction) {
     return torch::real((terms.output[direction].unsqueeze(1) * impulse).sum(-1));  // [C, Q]
@@ -110,7 +110,7 @@ ChunkMatrices chunk_matrices(const StateSpaceTerms& terms, int64_t length,
   const auto all = powers(terms.rate, length + 1);
   const auto from_zero = all.narrow(1, 0, length), from_one = all.narrow(1, 1, length);
   const auto impulse = terms.input.unsqueeze(1) * from_zero;  // b a^l
-  // Row j, column i: the kernel at distance i - j.
+  // Row j, column i of the matrix is the kernel at distance i - j.
   const auto toeplitz = whole_kernel(terms, impulse).to(dtype).unfold(1, length, 1).flip(1);
   std::vector<Tensor> into{toeplitz, as_real(impulse.flip(1)).to(dtype)};
   std::vector<Tensor> outof{reading(terms.output[0].unsqueeze(1) * from_one).to(dtype)};
@@ -142,8 +142,7 @@ Tensor states_before(const Tensor& ends, const Tensor& rate) {
   const int64_t chunks = ends.size(2);
   if (chunks == 1) return torch::zeros_like(ends);
   const auto factor = rate.exp().to(ends.scalar_type()).unsqueeze(1).unsqueeze(1);
-  // Two chunks in a row are one of twice the length, which leaves the same problem with half as
-  // many chunks.
+  // Joins pairs of chunks, which gives the same problem with half as many chunks.
   const int64_t pairs = chunks / 2, firsts = chunks - pairs;
   const auto first = ends.slice(2, 0, chunks, 2), second = ends.slice(2, 1, chunks, 2);
   auto joined = factor * first.narrow(2, 0, pairs) + second;
@@ -155,8 +154,8 @@ Tensor states_before(const Tensor& ends, const Tensor& rate) {
 
 namespace {
 
-// u [C, B, M, Q]: M chunks of Q tokens, zeros from the `tokens`-th on; float32 or float64. Returns
-// the same shape. `state` as in StateSpace::forward.
+// Mixes u [C, B, M, Q], M chunks of Q tokens with zeros from the `tokens`-th on, in float32 or
+// float64, to the same shape. `state` is as in StateSpace::forward.
 Tensor mix_chunks(const StateSpaceTerms& terms, const Tensor& u, int64_t tokens, Tensor* state) {
   const int64_t channels = u.size(0), batch = u.size(1), chunks = u.size(2), length = u.size(3);
   const int64_t states = 2 * terms.rate.size(1), directions = terms.output.size(0);
@@ -190,7 +189,7 @@ Tensor mix_chunks(const StateSpaceTerms& terms, const Tensor& u, int64_t tokens,
   return torch::baddbmm(products.narrow(2, 0, length), around, matrices.outof).view(u.sizes());
 }
 
-// x [B, 1, C] → [C, B, 1] float64, with the state before and after.
+// Maps x [B, 1, C] to [C, B, 1] float64, and updates the state.
 Tensor single_step(const StateSpaceTerms& terms, const Tensor& x, Tensor& state) {
   const auto u = x.to(torch::kDouble).permute({2, 0, 1});  // [C, B, 1]
   auto next = terms.input.unsqueeze(1) * u;                // [C, B, N]
@@ -238,7 +237,7 @@ StateSpaceTerms StateSpace::terms() const {
 }
 
 Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
-  // Matrix products of float32 that autocast would make bfloat16.
+  // Keeps matrix products in float32, which autocast would make bfloat16.
   const WithoutAutocast no_autocast;
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const int64_t batch = x.size(0), tokens = x.size(1), channels = x.size(2);
@@ -251,7 +250,8 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
     const auto y = mix_chunks(added, u.view({of.size(2), batch, -1, length}), tokens, state);
     return y.view({of.size(2), batch, -1}).narrow(2, 0, tokens);
   };
-  // Without gradients one group of channels after another: intermediate values take less memory.
+  // Without gradients computes one group of channels after another, with smaller intermediate
+  // tensors.
   const bool groups =
       !torch::GradMode::is_enabled() && state == nullptr && channels > kGroup && x.numel() > kSmall;
   if (!groups) return mix(all, x);
@@ -265,10 +265,10 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
 
 namespace {
 
-// y [C, B, T] as StateSpace gives it → [B, T, C] of `dtype` by GELU, `out` and GLU.
+// Maps y [C, B, T] of StateSpace to [B, T, C] of `dtype` by GELU, `out` and GLU.
 Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
   const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
-  // The product reads its rows as columns of their memory: nothing is transposed.
+  // The product reads rows through a transposed view, without a copy.
   const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
   y.reset();  // freed before the larger output is made
   return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});
@@ -284,7 +284,7 @@ SsmMixer::SsmMixer(const MixerConfig& config) {
 Tensor SsmMixer::forward(const Tensor& x, const MixerCall& call) {
   auto tokens = x;
   if (call.lengths.defined()) {
-    // With zeros in the padding both directions see only the valid tokens.
+    // Sets the padding to zero, so that both directions see only valid tokens.
     const auto padding =
         torch::arange(x.size(1), call.lengths.options()) >= call.lengths.unsqueeze(1);  // [B, N]
     tokens = x.masked_fill(padding.unsqueeze(2), 0);

@@ -33,7 +33,7 @@ TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
   const WithoutAutocast no_autocast;
   const TokenSums* sums = TokenSumsScope::current();
-  // The kernels sum only over local tokens.
+  // Uses the plain form for divided tokens, because the kernels sum only over local ones.
   const auto [y, pi] =
       sums == nullptr ? tssa(w, temp, call.lengths) : tssa_plain_part(w, temp, call.lengths, sums);
   if (call.trace != nullptr) *call.trace = {w, pi};
@@ -58,7 +58,7 @@ using torch::Tensor;
 
 namespace {
 
-// U [H, C, P] as one matrix [C, H P].
+// Reshapes U [H, C, P] to one matrix [C, H P].
 Tensor side_by_side(const Tensor& u) {
   return u.transpose(0, 1).flatten(1);
 }

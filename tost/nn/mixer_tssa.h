@@ -1,5 +1,4 @@
-// Token-statistics mixers (arXiv 2412.17810): one projection in, second moments, one projection
-// out.
+// Token-statistics mixers (arXiv 2412.17810): a projection in, second moments, a projection out.
 #pragma once
 
 #include "tost/nn/layers.h"
@@ -7,8 +6,8 @@
 
 namespace tost {
 
-// The projections shared by the family. Keys are the official ones: `qkv` (despite its name one d x
-// d map) and `to_out.0`.
+// The projections of these mixers, with the official keys `qkv` (despite its name one d x d map)
+// and `to_out.0`.
 class TokenStatisticsMixer : public TokenMixer {
  public:
   explicit TokenStatisticsMixer(const MixerConfig& config);
@@ -21,7 +20,7 @@ class TokenStatisticsMixer : public TokenMixer {
   std::shared_ptr<torch::nn::Module> to_out;  // holds "0"
 
  protected:
-  // What goes into the second map from w, what came out of the first.
+  // Computes the input of the second map from w, the output of the first.
   virtual torch::Tensor between(const torch::Tensor& w, const MixerCall& call) = 0;
 
   int64_t heads_;
@@ -39,15 +38,15 @@ class TssaMixer : public TokenStatisticsMixer {
   torch::Tensor temp;  // [H, 1], starts at 1
 };
 
-// The same with membership fixed to 1/H, to measure the gain of learned groups.
+// TSSA with membership fixed to 1/H, to measure the gain of learned groups.
 class UniformMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 };
 
-// Both projections and nothing between them: tokens never meet. The floor of every comparison, at
-// the parameter count of uniform.
+// Both projections without any mixing of tokens: the lower bound of comparisons, with as many
+// parameters as uniform.
 class NoMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
@@ -72,16 +71,16 @@ class TssaTiedMixer : public TokenMixer {
   explicit TssaTiedMixer(const MixerConfig& config);
 
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // Orthonormal for any `basis`: its QR factor with a positive diagonal in R, the one choice that
-  // is continuous. Scaling basis changes nothing.
+  // The orthonormal QR factor of `basis`, with a positive diagonal in R, which makes it continuous.
+  // Scaling basis changes nothing.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
   void draw_weights() override;
 
   torch::Tensor basis;    // [H, C, P], normal with deviation 0.02, as the released projection
   torch::Tensor log_eta;  // [1]; eta starts at P, where logits deviate by 1 / sqrt(2 P)
-  // [1]; any value in (0, 2) lowers the bound at the layer's input with Pi held fixed, see
-  // compression_bound. Starts at 1, the largest that turns no direction round.
+  // The step [1]: any value in (0, 2) lowers the bound at the layer's input with Pi held fixed, see
+  // compression_bound. It starts at 1, the largest that reverses no direction.
   torch::Tensor step;
 };
 

@@ -7,13 +7,13 @@
 
 namespace tost {
 
-// The device of its first parameter; the CPU for a module without any.
+// The device of the module's first parameter; the CPU for a module without any.
 inline torch::Device device_of(const torch::nn::Module& module) {
   const auto all = module.parameters();
   return all.empty() ? torch::Device(torch::kCPU) : all.front().device();
 }
 
-// Bytes of memory that are available; 0 where unknown.
+// The bytes of memory that are available on a device; 0 if unknown.
 inline int64_t room_on(at::Device device) {
   return device.is_cpu() ? available_bytes() : free_device_bytes(device);
 }

@@ -12,7 +12,7 @@ using torch::Tensor;
 
 constexpr int64_t kChunk = 64;
 
-// decay^(i - j) for i >= j, else 0 [H or 1, n, n].
+// A matrix of decay^(i - j) for i >= j, else 0, [H or 1, n, n].
 Tensor decay_matrix(const Tensor& log_decay, int64_t n, const torch::TensorOptions& options) {
   const auto index = torch::arange(n, options);
   const auto distance = index.unsqueeze(1) - index;  // [n, n]
@@ -28,7 +28,7 @@ Tensor decay_powers(const Tensor& log_decay, int64_t n, const torch::TensorOptio
   return (steps * log_decay.to(options).unsqueeze(1)).exp();
 }
 
-// One token: no chunk, no matrix.
+// Adds one token, without chunks and matrices.
 Tensor single_step(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   auto sum = x.squeeze(1).to(torch::kDouble);  // [B, H, P]
   if (carry->defined()) {
@@ -49,12 +49,12 @@ Tensor padded_chunks(const Tensor& x, int64_t chunk) {
 
 Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
 
-// Sums before each chunk [B, chunks, H, 1, P] float64, from `ends`, the sum of each chunk [B,
-// chunks, H, P].
+// The sums before each chunk [B, chunks, H, 1, P] in float64, from `ends`, the sums of the chunks
+// [B, chunks, H, P].
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
                    const Tensor& carry) {
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
-  // A sum over chunks is the same problem, a chunk's length shorter.
+  // A running sum over chunks is the same problem, shorter by the length of a chunk.
   Tensor running = carry;
   const auto after = sums_of_part(ends, rate, running.defined() ? &running : nullptr);
   const auto first = carry.defined() ? carry : torch::zeros_like(ends.select(1, 0));
@@ -74,7 +74,7 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   const int64_t tokens = x.size(1), heads = x.size(2), width = x.size(3);
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
-  // Matrix products of float32 that autocast would make bfloat16.
+  // Keeps matrix products in float32, which autocast would make bfloat16.
   const WithoutAutocast no_autocast;
   const int64_t chunk = std::min(kChunk, tokens);
   const auto wide = x.options().dtype(torch::kDouble);

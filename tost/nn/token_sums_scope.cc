@@ -30,8 +30,8 @@ int64_t first_position(int64_t tokens) {
 
 Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
   const Tensor ends = sums.gather(x.narrow(1, x.size(1) - count, count));
-  // In the first place a sum of nothing that depends on `ends`, so that every process takes part in
-  // its gradient.
+  // In the first place this is an empty sum that depends on `ends`, so that every process takes
+  // part in its gradient.
   return ends.narrow(0, std::max<int64_t>(0, sums.place - 1), std::min<int64_t>(1, sums.place))
       .sum(0);
 }
@@ -39,7 +39,7 @@ Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
 Tensor state_before(const TokenSums& sums, const Tensor& a, const Tensor& b) {
   const Tensor maps = sums.gather(torch::cat({a, b}, -1));  // [places, ..., P, P + Q]
   const int64_t rows = a.size(-1), columns = b.size(-1);
-  // Zeros that depend on `maps`, so that every process takes part in its gradient.
+  // Starts with zeros that depend on `maps`, so that every process takes part in its gradient.
   Tensor state = maps.narrow(0, 0, 0).sum(0).narrow(-1, rows, columns);
   for (int64_t place = 0; place < sums.place; ++place) {
     const Tensor map = maps.select(0, place);

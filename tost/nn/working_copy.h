@@ -11,14 +11,15 @@ namespace tost {
 
 class WorkingCopy {
  public:
-  // `separate_gradient`: gradients of products accumulate in target().grad(), as bfloat16.
-  // Otherwise they accumulate in the weight, as float32.
+  // With `separate_gradient` gradients of products are added up in target().grad() as bfloat16,
+  // else in the weight's gradient as float32.
   WorkingCopy(torch::Tensor weight, bool separate_gradient);
 
   const torch::Tensor& weight() const { return weight_; }
-  // Renewed if the weight was written since, by in-place operations of torch or note_written().
+  // The values, renewed if the weight was changed, by torch's in-place operations or
+  // note_written().
   const torch::Tensor& values();
-  // The copy, for code that writes it along with the weight and then calls note_written().
+  // The copy, for code that writes it together with the weight and then calls note_written().
   torch::Tensor& target() { return values_; }
   void note_written();
 

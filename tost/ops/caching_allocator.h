@@ -1,4 +1,4 @@
-// The block cache as torch's CPU allocator.
+// Makes the block cache torch's CPU allocator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@ namespace tost {
 // a usage Error for any other value than "caching" or "system".
 bool install_caching_allocator();
 
-// Whether TOST_ALLOCATOR leaves the cache on. Throws as above.
+// Whether TOST_ALLOCATOR leaves the cache on. Throws as install_caching_allocator().
 bool caching_allocator_enabled();
 
 // An uninitialised contiguous CPU tensor from the block cache, or from torch's allocator if that is

@@ -72,7 +72,7 @@ void check_subspaces(const Tensor& z, const Tensor& u) {
   }
 }
 
-// w [..., N, H P] → [..., H, N, P], float64.
+// Splits w [..., N, H P] into heads [..., H, N, P], in float64.
 Tensor split_heads(const Tensor& w, int64_t heads) {
   return w.to(at::kDouble).unflatten(-1, {heads, w.size(-1) / heads}).transpose(-3, -2);
 }
@@ -82,7 +82,7 @@ Tensor merge_heads(const Tensor& split) {
   return split.transpose(-3, -2).flatten(-2);
 }
 
-// Memberships as the formulas use them, constant and float64.
+// Memberships and their sums as the formulas use them, constant and in float64.
 struct Groups {
   Tensor pi;     // [..., H, N]
   Tensor share;  // n_k / N [..., H]
@@ -98,9 +98,9 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Singular values that are only rounding errors of
-// the largest count as 0, so that repeated tokens have the same rank at any scale. Only singular
-// values are computed, so repeated and vanishing ones have a gradient.
+// logdet(I + aᵀa) over the last two dimensions. Singular values below the rounding errors of the
+// largest count as 0, so that repeated tokens have the same rank at any scale. Singular vectors are
+// not computed, so equal and zero singular values have a gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);
   const auto safe = at::where(finite.unsqueeze(-1).unsqueeze(-1), a, at::zeros_like(a));

@@ -1,14 +1,14 @@
 // Coding rates and their variational bound: the objective that token-statistics layers are derived
-// from (arXiv 2412.17810, Theorem 1 and its corollary). For measuring and for tests; everything is
-// computed in float64 for every input dtype, and is deterministic. Differentiable in z, w and u; pi
-// counts as a constant, as in the derivation.
+// from (arXiv 2412.17810, Theorem 1 and its corollary). For measurements and tests. All arithmetic
+// is in float64 and deterministic. Differentiable in z, w and u; pi counts as a constant, as in the
+// derivation.
 //
 // f(x) = log(1 + scale * x). In the theory scale = d / eps^2; the released layer's D = 1 / (1 + S)
-// is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator gives it;
-// w [..., N, C] the projected tokens, head k in columns kP ... kP+P-1. Results have the leading
+// is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator gives it; w
+// [..., N, C] the projected tokens, head k in columns kP ... kP+P-1. Results have the leading
 // dimensions of z or w. Every function throws a usage Error for shapes or dtypes that do not fit, a
-// scale that is not positive and finite, or no tokens. A group without tokens (n_k = 0) counts 0.
-// A sample with a value that is not finite gives one that is not. Sizes up to 1e150.
+// scale that is not positive and finite, or no tokens. A group without tokens (n_k = 0) adds 0. A
+// sample with a value that is not finite gives one that is not. Values may reach 1e150.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,25 +25,25 @@ at::Tensor coding_rate(const at::Tensor& z, double scale);
 // groups in the whole space.
 at::Tensor compression_rate(const at::Tensor& z, const at::Tensor& pi, double scale);
 
-// The same inside the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k w_k^T
-// Diag(pi_k) w_k). At most compression_bound(w, pi, scale), for any w; with equality where each
-// group's features are uncorrelated. At most compression_rate where w = z U, U orthonormal per
-// head; equal to it where every U_k is square.
+// The rate of the groups inside the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k
+// w_k^T Diag(pi_k) w_k). It is at most compression_bound(w, pi, scale), for any w, with equality if
+// each group's features are uncorrelated. For w = z U with orthonormal U_k it is at most
+// compression_rate, with equality if every U_k is square.
 at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, double scale);
 
-// R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): the objective of a layer's step. A
-// bound of compression_rate (Theorem 1) where w = z U with U_k orthonormal and image(z_k) inside
-// image(U_k). With z U for w and orthonormal U_k, a step z - tau * gradient lowers it for every tau
+// R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): the objective of a layer's step. It
+// bounds compression_rate (Theorem 1) if w = z U with U_k orthonormal and image(z_k) inside
+// image(U_k). For w = z U with orthonormal U_k, a step z - tau * gradient lowers it for every tau
 // in (0, 2 N / scale): f is concave, and each token's matrix sum_k pi_kj U_k D_k U_k^T is at most
 // `scale`.
 at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double scale);
 
-// z [..., N, C] times u [H, C, P] as the operator's layout [..., N, H P].
+// Projects z [..., N, C] by u [H, C, P] to the operator's layout [..., N, H P].
 at::Tensor project_heads(const at::Tensor& z, const at::Tensor& u);
 
-// Each token's part in each head scaled to unit norm (below 1e-12 it stays), as the layer-wise
-// compression figure needs: compression_bound of it with scale P / 0.01 is at most
-// 1/2 P log(1 + 1 / 0.01), 110.763 for P = 48.
+// Scales each token's part in each head to unit norm (unless it is below 1e-12), for the figure of
+// layer-wise compression: its compression_bound with scale P / 0.01 is at most 1/2 P log(1 + 1 /
+// 0.01), 110.763 for P = 48.
 at::Tensor unit_heads(const at::Tensor& w, int64_t heads);
 
 }  // namespace tost

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kCudaPrefix[] = "cuda:";
 
-// The number after "cuda:", or nothing.
+// The number of a GPU named "cuda:N"; nothing for other names.
 std::optional<int64_t> gpu_number(const std::string& name) {
   if (name == "cuda") return 0;
   if (name.rfind(kCudaPrefix, 0) != 0) return std::nullopt;
@@ -45,7 +45,7 @@ const at::Generator& default_generator(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
-// Otherwise cuDNN would round the inputs of float32 convolutions to ten bits.
+// Turns TF32 off, with which cuDNN would round the inputs of float32 convolutions to ten bits.
 at::Device gpu(int64_t number) {
   at::globalContext().setAllowTF32CuDNN(false);
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
@@ -128,7 +128,7 @@ namespace {
 
 constexpr auto kAll = size_t(c10::CachingAllocator::StatType::AGGREGATE);
 
-// The allocator knows of no device before the first tensor on it.
+// Whether the device has had a tensor; before that its allocator has no statistics.
 bool used(at::Device device) {
   return device.is_cuda() && c10::cuda::CUDACachingAllocator::get()->initialized();
 }

@@ -1,4 +1,4 @@
-// Where models compute: the CPU, or a GPU through CUDA.
+// The devices on which models compute: the CPU, or a GPU through CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,9 @@ bool built_with_cuda();
 // GPUs that torch sees.
 int64_t gpu_count();
 
-// "cpu"; "cuda", the first GPU; "cuda:N"; "auto", the first GPU where torch sees one, else the CPU.
-// Throws a usage Error for other names and where there is no such GPU, saying why. Once a GPU was
-// requested, float32 convolutions on all GPUs multiply float32, as matrix products do.
+// The device of a name: "cpu", "cuda" (the first GPU), "cuda:N", or "auto" (the first GPU if torch
+// sees one, else the CPU). Throws a usage Error for other names, and, with the reason, if there is
+// no such GPU. Requesting a GPU turns TF32 off in float32 convolutions on all GPUs.
 at::Device device_from_name(const std::string& name);
 
 struct GpuFacts {
@@ -26,25 +26,25 @@ struct GpuFacts {
   int multiprocessors = 0;
   int64_t memory_bytes = 0, l2_bytes = 0;
 };
-// Nothing in a build without CUDA, and where the device does not answer.
+// Facts about a GPU; nothing in a build without CUDA, or if the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);
 
-// Waits until all that was queued on the device is done.
+// Waits until all work queued on the device is done.
 void synchronize(at::Device device);
 
-// `x`, which may be undefined, on `device`: itself where it is there. From the CPU to a GPU it goes
-// through pinned memory, and this does not wait for it.
+// Returns `x`, which may be undefined, on `device`. Copies from the CPU to a GPU go through pinned
+// memory and are not waited for.
 at::Tensor to_device(const at::Tensor& x, at::Device device);
 
-// Bytes that can still be allocated, those in the allocator's cache included; 0 for the CPU and
-// where unknown.
+// The bytes that can still be allocated on a GPU, including the allocator's cache; 0 for the CPU or
+// if unknown.
 int64_t free_device_bytes(at::Device device);
 
-// Most bytes that tensors on a GPU took at once since restart_device_peak(); 0 where unknown.
+// The largest number of bytes that tensors on a GPU took since restart_device_peak(); 0 if unknown.
 int64_t device_peak_bytes(at::Device device);
 void restart_device_peak(at::Device device);
 
-// The state of the generator that random operations on the device draw from, and back.
+// Gets and sets the state of the generator that random operations on the device use.
 at::Tensor generator_state(at::Device device);
 void set_generator_state(at::Device device, const at::Tensor& state);
 

@@ -1,4 +1,4 @@
-// Between tensors and the kernels' arguments.
+// Converts tensors to arguments of the kernels.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -27,12 +27,12 @@ inline kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {
   return {w.size(0), w.size(1), heads, w.size(2) / heads};
 }
 
-// As operators take a tensor that may be missing.
+// Converts an undefined tensor to a missing one.
 inline std::optional<at::Tensor> if_defined(const at::Tensor& x) {
   return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
 }
 
-// The kernels want adjacent channels; any other stride will do.
+// Makes channels adjacent, as the kernels need; other strides may have any value.
 inline at::Tensor adjacent_channels(const at::Tensor& x) {
   return x.size(2) == 1 || x.stride(2) == 1 ? x : x.contiguous();
 }
@@ -43,7 +43,7 @@ inline kernels::Tokens tokens_out(const at::Tensor& x) {
   return {x.mutable_data_ptr(), x.stride(0), x.stride(1)};
 }
 
-// Contiguous float32 values of a parameter.
+// The values of a parameter as a contiguous float32 tensor.
 inline at::Tensor float_values(const at::Tensor& x) {
   return x.to(at::kFloat).contiguous();
 }

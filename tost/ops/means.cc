@@ -1,5 +1,5 @@
-// Group means, from the plain form to autograd: the kernels serve where gradients are not
-// differentiated again.
+// Group means: the plain form, the kernels and autograd, which uses the kernels unless gradients
+// are differentiated again.
 #include "tost/ops/means.h"
 
 #include <ATen/TensorOperators.h>
@@ -111,7 +111,7 @@ void check_sums(const Tensor& sums, const MeansTensors& t) {
              "; read the same number of texts on, or start again.");
 }
 
-// y, the sums after the last token, and with `keep` those before each chunk.
+// Returns y, the sums after the last token, and with `keep` those before each chunk.
 std::tuple<Tensor, Tensor, Tensor> run_means(const MeansCall& call, const Tensor& scale,
                                              const Tensor& sums, bool keep) {
   const MeansTensors t(call, scale);

@@ -6,7 +6,7 @@
 
 namespace tost {
 
-// What one call reads; T tokens of B sequences.
+// The inputs of a call, for T tokens of B sequences.
 struct MeansCall {
   at::Tensor base;       // [B, T, C], to which the means are added
   at::Tensor values;     // [B, T, C]
@@ -18,23 +18,23 @@ struct MeansCall {
 
 // y_t = (base_t + scale M_t / sqrt(R_t + 1e-6)) silu(gate_t), without a gate only the first factor,
 // with M_t = G M_(t-1) + pi_t v_t per channel and R_t = G R_(t-1) + pi_t^2 per head, G = exp(log
-// rate). scale [C]. `sums` [B, H, P + 1] float64 is M and R before the first token (undefined:
-// zeros) and becomes those after the last, without gradients; null: starts at zero, nothing is
-// returned. Returns [B, T, C] of values' dtype. By the kernels of kernels/means.h, for calls that
-// has_fused_means() accepts; differentiable, twice and more. For heads that read from the end, t -
-// 1 is the token after t, and there are no sums. Throws a usage Error for sums of other sizes, and
-// for sums with such heads.
+// rate). scale [C]. `sums` [B, H, P + 1] float64 holds M and R before the first token (undefined:
+// zeros), and is set to those after the last, without gradients; null starts at zero. Returns [B,
+// T, C] of values' dtype. Uses the kernels of kernels/means.h, for calls that has_fused_means()
+// accepts. Differentiable any number of times. For heads that read from the end, t - 1 is the token
+// after t, and there are no sums. Throws a usage Error for sums of other sizes, and for sums with
+// such heads.
 at::Tensor group_means(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums);
 
-// base, values and gate are all float32 or all bfloat16, on the CPU.
+// Whether base, values and gate are all float32 or all bfloat16, on the CPU.
 bool has_fused_means(const MeansCall& call);
 
-// x [B, T, C or H] with the tokens of heads that read from the end in the opposite order (applied
-// twice it is the identity); and a call of which all heads then read from the first token.
+// Reverses the tokens of x [B, T, C or H] in heads that read from the end (twice is the identity).
+// Of a call it does so with all inputs, so that all heads read from the first token.
 at::Tensor in_reading_order(const at::Tensor& x, int64_t heads, int64_t from_end);
 MeansCall in_reading_order(const MeansCall& call);
 
-// The plain form, token after token: the definition that the kernels are tested against.
+// The plain form, token by token: the definition that the kernels are tested against.
 at::Tensor group_means_plain(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums);
 
 }  // namespace tost

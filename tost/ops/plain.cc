@@ -30,15 +30,15 @@ Tensor valid_tokens(const Tensor& lengths, const c10::SymInt& tokens) {
 namespace {
 
 // Intermediate values of the formula for tokens x [B, H, N, P]. Sums are over the tokens that a
-// token sees, so [B, H, 1, n] in both directions and [B, H, N, n] in the causal one.
+// token sees: [B, H, 1, n] in both directions, [B, H, N, n] in the causal form.
 struct Formula {
   Tensor q, pi, weighted;          // x^2, [B, H, N], Pi q
   Tensor energy, moment, members;  // E, S, N
   Tensor y;                        // [B, H, N, P]
 };
 
-// TSSA. A direction is two functions: `sum` adds up terms [B, H, N, n] over the tokens that a token
-// sees, and `logits` computes a [B, H, N] from q and E. padding [B, 1, N] may be undefined.
+// TSSA, with two functions for the direction: `sum` adds up terms [B, H, N, n] over the tokens that
+// a token sees, and `logits` computes a [B, H, N] from q and E. padding [B, 1, N] may be undefined.
 template <class Sum, class Logits>
 Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, const Sum& sum,
                 const Logits& logits) {
@@ -56,7 +56,7 @@ Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, cons
   return f;
 }
 
-// w [B, N, C] as [B, H, N, P] of the sums' dtype, and back.
+// Convert w [B, N, C] to [B, H, N, P] of the sums' dtype, and back.
 Tensor by_head(const Tensor& w, const c10::SymInt& heads) {
   return w.to(tssa_accumulation_dtype(w.scalar_type()))
       .reshape_symint({w.sym_size(0), w.sym_size(1), heads, w.sym_size(2) / heads})
@@ -66,7 +66,7 @@ Tensor by_token(const Tensor& split, const Tensor& w) {
   return split.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type());
 }
 
-// Sums over all places of a sequence, in one exchange by `add`.
+// Adds several tensors up over all places of a sequence, by one call of `add`.
 template <class Add>
 std::vector<Tensor> exchanged(const std::vector<Tensor>& sums, const Add& add) {
   std::vector<int64_t> widths;
@@ -89,14 +89,14 @@ Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTenso
     return places == nullptr ? sums : exchanged(sums, places->total);
   };
   return formula(x, temp, padding, sum, [&](const Tensor&, const Tensor& energy) {
-    // A channel of zeros adds nothing to the logits and to their derivatives of any order.
+    // An infinite divisor removes channels of zeros from the logits and all their derivatives.
     const double infinity = std::numeric_limits<double>::infinity();
     const auto norm = energy.masked_fill(energy.eq(0), infinity).sqrt().clamp_min(1e-12);
     return (x / norm).square().sum(-1);
   });
 }
 
-// The biases of `tokens` positions from `position` on, [H, T, 1], 0 beyond the last there is.
+// The biases [H, T, 1] of `tokens` positions from `position` on; 0 beyond denom_bias.
 Tensor bias_of_tokens(const Tensor& denom_bias, const c10::SymInt& position,
                       const c10::SymInt& tokens) {
   const auto length = denom_bias.sym_size(1);
@@ -106,17 +106,17 @@ Tensor bias_of_tokens(const Tensor& denom_bias, const c10::SymInt& position,
                                     {0, 0, 0, tokens - count});
 }
 
-// Sums [B, C] or [B, H] of a state as [B, H, 1, n].
+// Reshapes sums [B, C] or [B, H] of a state to [B, H, 1, n].
 Tensor per_head(const Tensor& sums, const c10::SymInt& heads) {
   return sums.reshape_symint({sums.sym_size(0), heads, 1, sums.sym_size(1) / heads});
 }
 
-// `before` [B, 2 C + H] is the state before the first token.
+// Computes the causal form; `before` [B, 2 C + H] is the state before the first token.
 Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, const Tensor& before,
                const c10::SymInt& position, const TokenSums* places) {
   const auto channels = w.sym_size(2), heads = temp.sym_size(0);
   const auto x = by_head(w, heads);
-  // Of q, Pi q and Pi, in the order in which the formula sums them.
+  // The sums of q, Pi q and Pi, in the order in which the formula needs them.
   const auto states = before.split_with_sizes_symint({channels, channels, heads}, 1);
   size_t next = 0;
   const auto sum = [&](const std::vector<Tensor>& terms) {
@@ -199,7 +199,7 @@ Tensor tssa_uniform(const Tensor& w, int64_t heads, const OptionalTensor& length
     const auto all = exchanged({sum, count}, sums->total);
     sum = all[0], count = all[1];
   }
-  // Every weight is 1/N up to the 1e-8 that guards N = 0.
+  // The mean over tokens; the 1e-8 guards against N = 0.
   const auto moment = sum / (count + 1e-8 * double(heads));
   return (wide / (-heads * (1 + moment))).to(w.scalar_type());
 }

@@ -1,6 +1,6 @@
-// TSSA written out in ATen: the definition that the kernels are held to, in both directions.
-// Differentiable by autograd, any floating dtype, any device; it stores six to ten times its input
-// for backward.
+// TSSA written in ATen, in both forms: the definition that the kernels are compared with. It is
+// differentiable by autograd, for any floating dtype and device, and stores six to ten times its
+// input for backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,39 +14,39 @@
 namespace tost {
 
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships pi
-// [B, H, N], both contiguous. Half-width w is computed in float32, and pi is then float32. Source:
-// the official vision code (arXiv 2412.17810), its dropout left out. lengths [B] int64 are valid
-// lengths: every sum goes over the first lengths[b] tokens of sample b only. At the padding after
-// them y and pi are 0 for all values of w.
+// [B, H, N], both contiguous. For w in 16 bits the arithmetic and pi are float32. Follows the
+// official vision code (arXiv 2412.17810) without its dropout. lengths [B] int64 are valid lengths:
+// sums go over the first lengths[b] tokens of sample b. At the padding y and pi are 0, whatever w
+// is.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
-// The same, of any strides, where w holds a part of each sample's tokens, unless sums is null;
-// lengths are then the valid lengths of these parts.
+// As tssa_plain(), but w holds a part of each sample's tokens, and lengths are valid lengths of
+// these parts. Null sums: w holds all tokens. Results may have any strides.
 std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
                                                    const std::optional<at::Tensor>& lengths,
                                                    const TokenSums* sums);
 
-// The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
-// `sums` as above.
+// As tssa_plain_part(), with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over
+// tokens of w^2). `sums` as there.
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
                         const std::optional<at::Tensor>& lengths = {},
                         const TokenSums* sums = nullptr);
 
-// Arguments and results of tssa_causal (ops/tssa_causal.h); half-width w is computed in float32.
-// Source: the official language code (arXiv 2412.17810), its dropout left out, extended by the
-// state.
+// Has the arguments and results of tssa_causal (ops/tssa_causal.h); for w in 16 bits the arithmetic
+// is float32. Follows the official language code (arXiv 2412.17810) without its dropout, with the
+// state added.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);
 
-// The same where w holds a part of each sample's tokens, the first of which is at `position`. It
-// takes no state, and returns the state of the part only. Null sums: w holds all.
+// As tssa_causal_plain(), but w holds a part of each sample's tokens, from `position` on. It takes
+// no state, and returns the state of the part only. Null sums: w holds all tokens.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, const c10::SymInt& position, const TokenSums* sums);
 
-// Gradients that can be differentiated again, for operators whose backward cannot. Returns
+// Computes gradients that can be differentiated again, for operators whose backward cannot. Returns
 // dL/dinput of every input that requires it, through `outputs` of the operator's plain form. An
 // undefined gradient counts as zero, and an undefined input gets none.
 torch::autograd::variable_list plain_gradients(const torch::autograd::variable_list& outputs,
@@ -56,23 +56,23 @@ torch::autograd::variable_list plain_gradients(const torch::autograd::variable_l
 // Whether a token is valid, not padding: [B, tokens] bool from lengths [B].
 at::Tensor valid_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);
 
-// dtype of pi and of the statistics for a w of this dtype: float64 for float64, else float32.
+// The dtype of pi and of sums for a w of this dtype: float64 for float64, else float32.
 at::ScalarType tssa_accumulation_dtype(at::ScalarType w);
 
-// Whether there is an optional tensor; an undefined one counts as none.
+// Whether an optional tensor is present and defined.
 inline bool is_defined(const std::optional<at::Tensor>& x) {
   return x.has_value() && x->defined();
 }
 
-// Checks the inputs of every entry of the operators; sizes may be symbolic. Each throws a usage
-// Error. w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads.
+// The functions below check inputs of the operators, whose sizes may be symbolic, and throw usage
+// Errors. w must be [B, N, C] of float32, bfloat16 or float64, with C a positive multiple of heads.
 void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
-// lengths, where given, [B] int64 on w's device. Values are not checked.
+// lengths, if present, must be [B] int64 on w's device. Their values are not checked.
 void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths);
-// Both, and temp [H, 1] floating, on w's device.
+// Checks w and lengths, and that temp is [H, 1], floating-point, on w's device.
 void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp,
                        const std::optional<at::Tensor>& lengths = {});
-// The same, and what tssa_causal.h says of denom_bias, state and position.
+// Checks w and temp, and what tssa_causal.h requires of denom_bias, state and position.
 void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,
                               const at::Tensor& denom_bias, const std::optional<at::Tensor>& state,
                               const c10::SymInt& position);

@@ -13,8 +13,8 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-// A product of ones with `value` on both sides; the largest numbers show units that saturate where
-// pairs are added, as int8 without VNNI does.
+// Whether a product of matrices filled with `value` has the right sums. Large values reveal units
+// that saturate sums of pairs, as int8 without VNNI does.
 template <class A, class B, class C>
 bool product_is_right(A a, B b, C expected) {
   constexpr int64_t kRows = 16, kColumns = 32, kInputs = 64;

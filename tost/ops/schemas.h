@@ -1,6 +1,6 @@
 // The schemas of the operators that users and compilers see, the same in libtost_torch.so and in
-// the Python package. The inner forward and backward exist so that graph compilers see them as
-// single operators; users call `tssa` and `tssa_causal`.
+// the Python package. The forward and backward operators exist for graph compilers, which see each
+// as one operator; users call `tssa` and `tssa_causal`.
 #pragma once
 
 namespace tost {

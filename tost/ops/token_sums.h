@@ -1,6 +1,5 @@
-// Sums over the tokens of a sequence that is split among several places (processes), each with a
-// contiguous part. They are all that an operator needs of the other places. Two functions hide the
-// communication.
+// Sums over the tokens of a sequence that is split among places (processes), each with a contiguous
+// part. An operator needs nothing else of the other places. Two functions hide the communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +9,17 @@
 
 namespace tost {
 
-// An operator runs in phases: local sums, sums over all places (or those before), and the rest,
-// which needs no other tokens. The messages have a constant size for any number of tokens. Both
+// An operator first computes local sums, then their sums over all places (or the places before),
+// then the rest, which needs no other tokens. Messages do not grow with the number of tokens. Both
 // functions are differentiable.
 struct TokenSums {
   int64_t place = 0;  // this one
-  // The sum over the places.
+  // Adds a tensor up over all places.
   std::function<at::Tensor(const at::Tensor&)> total;
-  // [places, ...]: that of every place.
+  // Returns the tensors of all places as [places, ...].
   std::function<at::Tensor(const at::Tensor&)> gather;
 
-  // The sum over the places before this one.
+  // Adds a tensor up over the places before this one.
   at::Tensor before(const at::Tensor& local) const {
     return gather(local).narrow(0, 0, place).sum(at::IntArrayRef{0});
   }

@@ -1,4 +1,4 @@
-// Element types of files as those of torch's tensors.
+// Maps element types of files to those of torch's tensors.
 #pragma once
 
 #include <array>

@@ -21,7 +21,7 @@ c10::ScalarType scalar_type(TorchDtype dtype, const std::string& file) {
   fail_data("'", file, "' holds a tensor of type ", dtype_info(dtype).name, ", which is not read.");
 }
 
-// Any other byte in a bool is undefined behaviour in C++.
+// Refuses bools other than 0 and 1, which are undefined behaviour in C++.
 void check_booleans(std::string_view bytes, const std::string& file) {
   for (const char byte : bytes) {
     if (static_cast<unsigned char>(byte) > 1) {

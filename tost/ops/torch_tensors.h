@@ -11,20 +11,20 @@
 
 namespace tost {
 
-// Makes tensors that point into the mapped file and keep it alive; a storage that the file does not
-// align is copied once. Tensors that shared a storage when they were
-// saved share it here, so tied weights stay tied. Writing to a tensor never reaches the file.
+// Makes tensors that point into the mapped file and keep it alive; copies a storage that is not
+// aligned. Tensors that shared a storage when they were saved share it again, so tied weights stay
+// tied. Writing to a tensor does not change the file.
 class TorchTensorReader {
  public:
   explicit TorchTensorReader(std::shared_ptr<const TorchFile> file);
 
-  // CPU, without gradient, with the strides of the file. `id` must be a tensor of the file. Throws
-  // a data Error where the storage's checksum does not fit, where a bool is neither 0 nor 1, and
-  // for quantised and raw types.
+  // Makes the tensor `id` of the file on the CPU, without gradient, with the file's strides. Throws
+  // a data Error for a wrong checksum of its storage, a bool that is neither 0 nor 1, and quantised
+  // and raw types.
   torch::Tensor tensor(PickleId id);
 
-  // The tensors among the items of a dict, by key; other items are left out. Throws a data Error
-  // naming `what` where the value is not a dict of string keys or holds no tensor.
+  // Makes the tensors among the items of a dict, by key. Throws a data Error naming `what` if the
+  // value is not a dict of string keys or holds no tensor.
   std::map<std::string, torch::Tensor> state_dict(PickleId dict, const std::string& what);
 
  private:

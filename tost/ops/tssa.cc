@@ -1,5 +1,5 @@
 // The operator tssa, in the order of a call: schema, checks, autograd, CPU kernels; then shapes for
-// compilers. Where no kernel takes w it is the plain form.
+// compilers. If no kernel takes w, it runs the plain form.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -36,7 +36,7 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
     fail_usage("tssa: w must be [batch, tokens, channels], but has ", w.dim(), " dimensions.");
   }
   const auto dtype = w.scalar_type();
-  // Torch's operators compute halves on a GPU; compilers ask for shapes with a meta tensor.
+  // float16 is allowed on a GPU, and on meta tensors, from which compilers get shapes.
   const bool half = dtype == at::kHalf && (w.is_cuda() || w.is_meta());
   if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kDouble && !half) {
     fail_usage("tssa: w must be float32, bfloat16 or float64, but is ", dtype, ".");
@@ -79,7 +79,7 @@ void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp, const Option
 
 namespace {
 
-// The lengths on the CPU, contiguous and from 0 to `tokens`; undefined if there are none.
+// Checks the lengths and returns them on the CPU, contiguous; undefined if there are none.
 at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
   if (!is_defined(lengths)) return {};
   const auto adjacent = lengths->contiguous();
@@ -94,7 +94,7 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  // Compilers' lengths have no values, and to read those of a GPU would wait for it.
+  // Checks values on the CPU only: compilers' lengths have none, and reading a GPU's would wait.
   if (is_defined(lengths) && lengths->is_cpu() &&
       !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
     check_tssa_inputs(w, temp, lengths);
@@ -160,7 +160,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::
 
 // ---- CPU ----
 
-// `keep`: with the sums that backward needs.
+// Calls the kernels; with `keep` also returns the sums that backward needs.
 ForwardResult tssa_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
                           const OptionalTensor& lengths, bool keep) {
   check_tssa_inputs(w_any, temp_any, lengths);
@@ -264,7 +264,7 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
 }
-// For calls without autograd on devices without kernels.
+// Serves calls without autograd on devices without kernels.
 TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
   m.impl("tssa", tssa_by_torch);
 }

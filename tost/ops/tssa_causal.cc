@@ -18,7 +18,7 @@ namespace tost {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// y, pi, state; or the gradients of w, temp and denom_bias.
+// The tensors y, pi and state, or the gradients of w, temp and denom_bias.
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 ThreeTensors tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
@@ -68,8 +68,8 @@ namespace {
 
 // ---- Autograd ----
 
-// y, pi, the state after, and for backward the sums before each chunk (kernels/tssa_causal.h):
-// carry [B, chunks, 2 C] float32 and pi_carry [B, chunks, H] float64.
+// Returns y, pi, the state after the last token, and for backward the sums before each chunk
+// (kernels/tssa_causal.h): carry [B, chunks, 2 C] float32 and pi_carry [B, chunks, H] float64.
 ForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
                                 const at::Tensor& denom_bias, const OptionalTensor& state,
                                 c10::SymInt position) {
@@ -135,7 +135,7 @@ ThreeTensors tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
 
 // ---- CPU ----
 
-// `keep`: with the sums at the chunks' ends that backward needs.
+// Calls the kernels; with `keep` also returns the sums before each chunk, for backward.
 ForwardResult causal_on_cpu(const at::Tensor& w_any, const at::Tensor& temp_any,
                             const at::Tensor& denom_bias, const OptionalTensor& before,
                             int64_t position, bool keep) {

@@ -12,19 +12,19 @@
 
 namespace tost {
 
-// w [B, T, C] float32, bfloat16 or float64, any strides; temp [H, 1], H dividing C; denom_bias
-// [H, L, 1], L >= 0: the token at `position` + t is biased by denom_bias[:, position + t] while
-// that is below L, by 0 beyond. state [B, 2 C + H] float64: the sums over all tokens before the
-// first of w, namely energies [C], energies weighted by membership [C], memberships [H]; none
-// means zeros. position >= 0, the number of those tokens, only selects the biases.
-// Returns y [B, T, C] contiguous, of w's dtype; the memberships pi [B, H, T], float32 (float64 for
-// a float64 w); and the state after the last token, a new tensor. With q = w^2, sums over the
-// tokens up to and including t:
+// w [B, T, C] float32, bfloat16 or float64, any strides; temp [H, 1], H dividing C; denom_bias [H,
+// L, 1], L >= 0: the token at `position` + t is biased by denom_bias[:, position + t] while that is
+// below L, by 0 beyond. state [B, 2 C + H] float64: the sums over all tokens before the first of w,
+// namely energies [C], energies weighted by membership [C], memberships [H]; without a state they
+// are zeros. position >= 0, the number of those tokens, only selects the biases. Returns y [B, T,
+// C] contiguous, of w's dtype; the memberships pi [B, H, T], float32 (float64 for a float64 w); and
+// the state after the last token, a new tensor. With q = w^2, sums over the tokens up to and
+// including t:
 //   E = max(sum q, 1e-12),  a_k = sum_i (q_i / E_i + bias_k),  Pi = softmax over heads of a temp,
 //   S = sum Pi q / (sum Pi + 1e-8),  y = -w Pi / (1 + S).
-// Differentiable in w, temp and denom_bias through y and pi; the state, in and out, is a constant.
-// Throws a usage Error for wrong ranks, sizes, dtypes or devices, heads that do not divide C, and
-// a negative position.
+// Differentiable in w, temp and denom_bias through y and pi; states count as constants. Throws a
+// usage Error for wrong ranks, sizes, dtypes or devices, heads that do not divide C, and a negative
+// position.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);

@@ -1,5 +1,4 @@
-// A mistake of the client, or something the server cannot do now: OpenAI's error object. Free of
-// torch.
+// Errors of the server's API as OpenAI's error object. Free of torch.
 #pragma once
 
 #include <exception>
@@ -28,7 +27,7 @@ template <typename... Parts>
   throw ApiError(400, cat(parts...));
 }
 
-// {"error": {"message", "type", "param", "code"}}; 429 and 503 state when to try again.
+// The answer {"error": {"message", "type", "param", "code"}}; 429 and 503 say when to try again.
 HttpResponse error_response(const ApiError& error);
 // Converts the current exception: an Error is the client's fault, anything else the server's.
 ApiError current_error();

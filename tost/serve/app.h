@@ -1,4 +1,4 @@
-// The models of a server, and the table of routes to functions.
+// The models of a server, and the table that maps routes to functions.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct AppConfig {
 class PictureService {
  public:
   PictureService(LoadedModel loaded, Precision precision, int64_t queue, int64_t threads);
-  // Runs waiting requests and accepts no more. May be called again.
+  // Accepts no more requests and runs those that wait. May be called more than once.
   void stop() { thread_.stop(); }
 
   const LoadedModel& loaded() const { return loaded_; }
@@ -48,7 +48,7 @@ class PictureService {
     return thread_.run([this, work = std::move(work)] { work(*this); });
   }
 
-  // On the model's thread. Probabilities [B, classes] float64 of pictures as the network sees them.
+  // Probabilities [B, classes] float64 of preprocessed pictures. Only on the model's thread.
   torch::Tensor probabilities(const std::vector<Image>& pictures);
 
  private:
@@ -67,11 +67,11 @@ struct ServedModel {
 struct Call;
 struct Route;
 
-// A limit for the sum of all requests in flight.
+// A limit for the sum of an amount over all requests in flight.
 class Budget {
  public:
   explicit Budget(int64_t most) : most_(most) {}
-  // A part of it until the last copy is destroyed; null if there is not as much left.
+  // Takes a part until the last copy of the result is destroyed; null if too little is left.
   std::shared_ptr<void> take(int64_t amount);
 
  private:
@@ -81,7 +81,7 @@ class Budget {
 
 class App {
  public:
-  // From `stop` on no more requests are taken.
+  // Refuses requests once `stop` is set.
   App(const AppConfig& config, const SessionLimits& sessions, const std::atomic<bool>& stop);
   ~App() { end(); }
   App(const App&) = delete;
@@ -90,13 +90,13 @@ class App {
   // Throws a usage Error for an id that is in use or that cannot be part of a path.
   void add(ServedModel model);
   const std::vector<ServedModel>& models() const { return models_; }
-  // By the field "model", which may be missing if the kind has one model. Throws an ApiError.
+  // Finds a model by the field "model", or the only one of the kind. Throws an ApiError.
   const ServedModel& language(const std::string& id) const;
   const ServedModel& pictures(const std::string& id) const;
 
   HttpHandler handler();
   bool draining() const { return stop_; }
-  // Refuses the requests that wait and ends all texts; sessions are given back.
+  // Refuses the requests that wait, ends all texts, and returns their sessions to the store.
   void end();
   bool ended() const { return ended_; }
 
@@ -120,18 +120,18 @@ class App {
   Workers workers_;
 };
 
-// The answers to a request when too many wait, and when the server ends before its turn.
+// Errors for a request when too many wait, and when the server ends first.
 ApiError queue_full();
 ApiError shutting_down();
 
-// A request on its way to its function.
+// A request with what its route's function needs.
 struct Call {
   App& app;
   std::shared_ptr<Exchange> exchange;
   std::string argument;                           // what matched the route's '*'
   std::map<std::string, std::string> query = {};  // of the parameters that the route takes
 
-  // Empty where the query does not have it.
+  // The value of a parameter of the query; empty if the query does not have it.
   std::string parameter(const std::string& name) const {
     const auto found = query.find(name);
     return found == query.end() ? std::string() : found->second;
@@ -139,7 +139,7 @@ struct Call {
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
   void fail(const ApiError& error) const;
-  // Runs `work`, and turns its exception into the answer. Not for a client that has left.
+  // Runs `work` unless the client has left, and turns its exception into the answer.
   template <class Work>
   void attempt(const Work& work) const {
     if (exchange->disconnected()) return;
@@ -168,20 +168,20 @@ struct Route {
   bool open = false;                    // answered without the key, for any query
   bool at_once = open;                  // answered by the I/O thread: it takes no time
 };
-// The tables of the files of routes.
+// The routes that each source of this folder defines.
 const std::vector<Route>& language_routes();
 const std::vector<Route>& session_routes();
 const std::vector<Route>& picture_routes();
 const std::vector<Route>& server_routes();
 
-// The parameters of a query, decoded, in any order. Throws an ApiError for one that is not `known`
-// or comes twice.
+// The decoded parameters of a query. Throws an ApiError for one that is not `known` or occurs
+// twice.
 std::map<std::string, std::string> query_of(const std::string& query,
                                             const std::vector<std::string>& known);
 
-// Whether both are equal, in a time that does not depend on where they differ.
+// Whether two texts are equal, in a time that does not depend on where they differ.
 bool same_secret(const std::string& a, const std::string& b);
-// Whether a browser may have been led here by another site: see docs/serving.md.
+// Whether the headers Host and Origin are allowed, against attacks through browsers.
 bool host_allowed(const std::string& host, const std::vector<std::string>& names);
 bool origin_allowed(const std::string& origin, const std::string& host);
 

@@ -15,11 +15,11 @@ struct ChatTemplate {
   std::string reply;              // the text that the model continues
   std::vector<std::string> stop;  // further strings that end a reply
 
-  // Throws an ApiError for a role that is not there.
+  // A message in the form of its role. Throws an ApiError for a role that the template lacks.
   std::string message(const std::string& role, const std::string& content) const;
 };
 
-// Throws a usage Error naming `where`.
+// Parses a template. Throws a usage Error naming `where`.
 ChatTemplate chat_template_from(const std::string& text, const std::string& where);
 
 }  // namespace tost

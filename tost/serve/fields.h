@@ -1,5 +1,5 @@
-// The body of a request: JSON whose fields are taken one by one, with checks. Fields that are not
-// taken are refused. Free of torch.
+// Reads the fields of a request's JSON body one by one, with checks, and refuses the fields that no
+// call has read. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ class Fields {
   explicit Fields(const std::string& body);
 
   bool has(const std::string& name) const;  // and is not null
-  // The value, which may be null; absent is null.
+  // The value of a field; null if the field is absent.
   const nlohmann::json& take(const std::string& name);
 
-  // All throw an ApiError that names the field.
+  // The functions below read a field of a type. They throw an ApiError that names the field.
   std::string text(const std::string& name, const std::string& otherwise);
   std::string needed_text(const std::string& name);
   bool flag(const std::string& name, bool otherwise);
   double number(const std::string& name, double otherwise, double low, double high);
   int64_t count(const std::string& name, int64_t otherwise, int64_t low, int64_t high);
-  // One text or a list of texts.
+  // Reads a field that is a text or a list of texts.
   std::vector<std::string> texts(const std::string& name);
 
-  // A field that other servers support and this one does not: allowed with the value that changes
-  // nothing.
+  // Checks a field that this server does not support: only `values`, which change nothing, are
+  // allowed.
   void neutral(const std::string& name, const std::vector<nlohmann::json>& values);
   void ignore(const std::string& name) { known_.insert(name); }
-  // Refuses fields that were not taken.
+  // Refuses the fields that no call has read.
   void finish() const;
 
  private:

@@ -59,7 +59,7 @@ void HttpCore::close_idle() {
 
 void HttpCore::keep_accepting() {
   if (accepting.exchange(true)) return;
-  // Destroyed with the coroutine's frame, however that ends.
+  // The pointer resets `accepting` when the coroutine's frame is destroyed, however that ends.
   try {
     std::shared_ptr<void> alive(this, [](HttpCore* core) { core->accepting = false; });
     net::co_spawn(acceptor.get_executor(), accept(std::move(alive)), net::detached);
@@ -137,7 +137,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
     join();
     throw;
   }
-  // An exception must not end the acceptor, so it is started again.
+  // Restarts the acceptor, which an exception must not end.
   do {
     core_->keep_accepting();
     pause(200);

@@ -1,5 +1,5 @@
-// HTTP/1.1 on a socket: requests read within limits of size and time, answers and streams written
-// by any thread. The handler interprets requests. Free of torch.
+// An HTTP/1.1 server: reads requests within limits of size and time; any thread may write answers
+// and streams. The handler interprets requests. Free of torch.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct HttpLimits {
   int64_t body_bytes = 8 << 20;
   int64_t bodies_bytes = 256 << 20;  // of all bodies that are being received or wait to be parsed
   int64_t connections = 2000;
-  // Whole times, not times of a read: a header that comes byte by byte has no longer.
+  // Limits for a whole header, body or answer, also of a client that sends byte by byte.
   double header_s = 20, body_s = 60, write_s = 30;
   double idle_s = 75;  // between requests of a connection
 };
@@ -32,14 +32,14 @@ struct HttpRequest {
   std::string body;
   std::shared_ptr<void> body_share;  // of the bytes that all bodies may take
 
-  // Called once it is parsed, to make room for others.
+  // Frees the body after it was parsed, to make room for others.
   void release_body() {
     body = {};
     body_share.reset();
   }
 };
 
-// The outcome of a request, for the log.
+// How a request ended, for the log.
 struct HttpOutcome {
   int status = 0;  // 499: the client disconnected before an answer began
   int64_t bytes = 0;
@@ -55,8 +55,8 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// A request and its answer. Members but `request` may be called by any thread. An exchange that is
-// destroyed without an answer closes its connection.
+// A request and its answer. Any thread may call the functions. An exchange that is destroyed
+// without an answer closes its connection.
 class Exchange {
  public:
   explicit Exchange(HttpRequest r) : request(std::move(r)) {}
@@ -65,28 +65,28 @@ class Exchange {
   HttpRequest request;
 
   virtual void answer(HttpResponse response) = 0;
-  // An answer in parts; `head` without a body. Only the first call has an effect.
+  // Begins an answer in parts by `head`, which has no body. Only the first call has an effect.
   virtual void begin(HttpResponse head) = 0;
   virtual void send(const std::string& part) = 0;
   virtual void end() = 0;
-  // Whether the client has disconnected or does not read: the rest need not be computed.
+  // Whether the client has disconnected or stopped reading, so that the rest need not be computed.
   virtual bool disconnected() const = 0;
-  // For the log: which model answers. Before the answer ends; counts are added.
+  // Records for the log which model answers, before the answer ends; adds up counts of tokens.
   virtual void record(const std::string& /*model*/, int64_t /*prompt_tokens*/ = 0,
                       int64_t /*new_tokens*/ = 0) {}
 };
 
 struct HttpHandler {
-  // Called after the header. A response refuses the request, and its body is not read.
+  // Called after the header; a returned response refuses the request, whose body is then not read.
   std::function<std::optional<HttpResponse>(HttpRequest&)> admit;
-  // Returns soon; the answer may come later from another thread.
+  // Must return soon; another thread may answer later.
   std::function<void(std::shared_ptr<Exchange>)> handle;
-  // For a request that could not be read: status and a sentence.
+  // Makes the answer to a request that could not be read.
   std::function<HttpResponse(int status, const std::string& message)> refuse;
   std::function<void(const HttpRequest&, const HttpOutcome&)> done;
 };
 
-// The steps of a server's end. Its functions must not throw.
+// The steps by which a server ends. The functions must not throw.
 struct HttpEnding {
   std::function<void()> stopping = {};  // first
   double notice_s = 0;                  // then requests are still accepted for this time
@@ -98,8 +98,8 @@ struct HttpCore;  // keeps Boost out of this header
 
 class HttpServer {
  public:
-  // Listens. Port 0: any free one. Throws a usage Error for an address that is not numeric, a data
-  // Error where it cannot be opened.
+  // Opens the port, 0 for any free one. Throws a usage Error for an address that is not numeric, a
+  // data Error if it cannot be opened.
   HttpServer(const std::string& address, int64_t port, const HttpLimits& limits,
              HttpHandler handler);
   ~HttpServer();

@@ -1,4 +1,4 @@
-// Shared by the handler of a request and its connection: bytes that wait to be written. Free of
+// The bytes of an answer that wait to be written, shared by the handler and the connection. Free of
 // Boost.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tost {
 
 class Answer : public Exchange {
  public:
-  // chunked: whether the client knows chunks. `wake` notifies the connection of new bytes.
+  // `chunked`: the client understands chunks. `wake` notifies the connection of new bytes.
   Answer(HttpRequest r, bool chunked, bool keep_alive, std::function<void()> wake)
       : Exchange(std::move(r)),
         chunked_(chunked),
@@ -29,9 +29,9 @@ class Answer : public Exchange {
   void record(const std::string& model, int64_t prompt_tokens, int64_t new_tokens) override;
 
   void leave() { disconnected_ = true; }
-  // The handler has released it.
+  // Called when the handler has released the exchange.
   void abandon();
-  // Takes the bytes to be written; true where nothing will follow.
+  // Moves the bytes to be written to `bytes`; returns true if nothing will follow.
   bool take(std::string& bytes);
 
   bool keep_alive() const { return keep_alive_; }

@@ -1,5 +1,4 @@
-// One client's connection: reads requests within limits, passes them to the handler, writes
-// answers.
+// The connection of one client: reads requests within limits, calls the handler, writes answers.
 #include <sys/socket.h>
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -37,7 +36,7 @@ struct Refusal {
   std::string message = {};
 };
 
-// RFC 9112, 6.3: a body whose end is not known would be read as the next request.
+// Refuses a body of unknown length (RFC 9112, 6.3), which would be read as the next request.
 Refusal unknown_length(const Message& message) {
   std::string codings;
   for (const auto& field : message) {
@@ -110,11 +109,11 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       }
       co_await linger();
     } catch (const std::exception&) {
-      // Without memory this connection ends; others may continue.
+      // Out of memory: this connection ends, others may continue.
     }
   }
 
-  // Reads and answers one request; whether another may follow.
+  // Reads and answers one request; returns whether another may follow.
   net::awaitable<bool> serve_one() {
     const auto& limits = server_->limits;
     Parser parser;
@@ -154,7 +153,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return server_->handler.admit(request);
   }
 
-  // The position in a list of waiting connections.
+  // An entry in a list of waiting connections, removed by the destructor.
   class Place {
    public:
     Place(HttpCore& server, WaitingList& list, std::weak_ptr<Waiting> who)
@@ -233,7 +232,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return r;
   }
 
-  // Nothing if the client disconnected or timed out: its connection is closed already.
+  // The answer to a failed read; nothing if the client disconnected or timed out.
   std::optional<HttpResponse> refusal_of(error_code error) const {
     const auto& limits = server_->limits;
     const auto& refuse = server_->handler.refuse;
@@ -263,7 +262,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return co_await refuse(std::move(request), std::move(*refusal));
   }
 
-  // The rest of the request is not read, so the connection ends with the answer.
+  // Refuses a request and ends the connection, because the rest of the request is not read.
   net::awaitable<bool> refuse(HttpRequest request, HttpResponse response) {
     const Answering answering(*this, std::move(request), true, false);
     answering.exchange->answer(std::move(response));
@@ -271,7 +270,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return false;
   }
 
-  // A request from its handling to its line in the log, for every way it ends.
+  // Writes a request's line in the log when it is destroyed, however the request ends.
   struct Answering {
     Answering(Connection& connection, HttpRequest request, bool chunked, bool keep_alive)
         : connection(connection) {
@@ -286,7 +285,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       try {
         connection.server_->handler.done(exchange->request, exchange->outcome());
       } catch (const std::exception&) {
-        // Without memory the line of the log is lost.
+        // Out of memory: the line of the log is lost.
       }
       --connection.server_->answering;
     }
@@ -306,7 +305,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return exchange->keep_alive() && whole_;
   }
 
-  // Any thread. Without memory for it, the writer polls a second later.
+  // Wakes the writer, from any thread. Without memory for this the writer polls a second later.
   void wake() {
     try {
       net::post(stream_.get_executor(), [self = shared_from_this()] { self->wake_.cancel(); });
@@ -314,7 +313,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     }
   }
 
-  // Writes available bytes until the answer has ended; whole_: all were written.
+  // Writes bytes as they arrive until the answer has ended; sets whole_ if all were written.
   net::awaitable<void> write(std::shared_ptr<Answer> exchange) {
     whole_ = false;
     for (;;) {
@@ -336,10 +335,10 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     }
   }
 
-  // Ends once the client has closed its side. Further bytes are the next request.
+  // Waits until the client closes its side or sends the next request.
   net::awaitable<void> watch(std::shared_ptr<Answer> exchange) {
     ssize_t count = -1;
-    // Bytes already read may wake it.
+    // Bytes that were read before may end the wait too early, so it is repeated.
     do {
       const auto [error] = co_await stream_.socket().async_wait(tcp::socket::wait_read, kResult);
       if (error) co_return;

@@ -1,5 +1,5 @@
-// Shared by the listener and the connections of an HttpServer. Boost takes long to compile: only
-// http.cc and http_connection.cc include this.
+// What the listener and the connections of an HttpServer share. Only http.cc and http_connection.cc
+// include this header, because Boost takes long to compile.
 #pragma once
 
 #include <atomic>
@@ -33,16 +33,16 @@ inline std::chrono::steady_clock::duration seconds(double s) {
       std::chrono::duration<double>(s));
 }
 
-// An open connection, as an entry of the list it waits in.
+// An open connection that waits in a list.
 class Waiting {
  public:
   virtual ~Waiting() = default;
-  // Any thread. False if it is being closed already.
+  // Closes the connection, from any thread; false if it is being closed already.
   virtual bool close() = 0;
 };
 using WaitingList = std::list<std::weak_ptr<Waiting>>;
 
-// The part of one request in the bytes of all bodies, until the body is parsed.
+// The bytes of one request that count towards the limit of all bodies, until its body is parsed.
 class BodyShare {
  public:
   explicit BodyShare(std::shared_ptr<std::atomic<int64_t>> sum) : sum_(std::move(sum)) {}
@@ -67,10 +67,10 @@ struct HttpCore {
   }
 
   void listen(const std::string& address, int64_t wanted);
-  // Starts to accept, also again after an exception has ended it.
+  // Accepts connections, and starts again after an exception.
   void keep_accepting();
   net::awaitable<void> accept(std::shared_ptr<void> alive);
-  // Closes the connection of `list` that has waited longest, `but` one; false if there is none.
+  // Closes the connection of `list` that has waited longest, except `but`; false if there is none.
   bool make_room(WaitingList& list, const Waiting* but = nullptr);
   void close_idle();
   std::string next_id();
@@ -83,12 +83,12 @@ struct HttpCore {
   const std::shared_ptr<std::atomic<int64_t>> bodies = std::make_shared<std::atomic<int64_t>>(0);
   const uint64_t session = uint64_t(std::chrono::system_clock::now().time_since_epoch().count());
   std::mutex mutex;
-  // Those that wait for a header, and for more of a body; the longest first.
+  // Connections that wait for a header, and for more of a body; those that wait longest are first.
   WaitingList idle, reading;
-  // Last, so that running connections are destroyed before the members they refer to.
+  // The last member, so that running connections are destroyed before the members they refer to.
   net::io_context io;
   tcp::acceptor acceptor{net::make_strand(io)};
-  // Shared by connections: Boost crashes where there is no memory for a new one.
+  // Connections share these strands, because Boost crashes if there is no memory for a new one.
   std::vector<net::strand<net::io_context::executor_type>> strands;
   size_t next_strand = 0;
 };

@@ -51,7 +51,7 @@ void LanguageService::check(const TextRequest& request) const {
     fail_usage("The prompt is empty; give at least one token.");
   }
   if (session) start += session->state.position + int64_t(session->pending.size());
-  // The last token drawn is never read.
+  // The model never reads the last token of a text.
   if (start > most_tokens() || request.config.max_tokens - 1 > most_tokens() - start) {
     fail_usage("The model has positions for ", most_tokens(), " tokens, and ",
                request.config.max_tokens, " after the first ", start,

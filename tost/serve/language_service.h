@@ -30,7 +30,7 @@ struct TokenLogprob {
   std::vector<std::pair<int64_t, double>> top = {};  // most likely first
 };
 
-// Ids of a prompt. Texts share them and the service counts them: see LanguageService::prompt().
+// The ids of a prompt, which texts share and LanguageService::prompt() counts.
 using Prompt = std::shared_ptr<const std::vector<int32_t>>;
 
 struct TextEnd {
@@ -40,10 +40,10 @@ struct TextEnd {
   TextSession session = {};  // the session from here on, if requested
 };
 
-// Called on the model's thread, so each returns soon.
+// Callbacks of a text on the model's thread; each must return soon.
 struct TextEvents {
-  // After every token: text that is final now (perhaps none), the requested facts of the token, and
-  // the position of the session if it ended here.
+  // Called after every token with the text that is now final (perhaps ""), the requested facts of
+  // the token, and the position that a session would have here.
   std::function<void(const std::string& piece, const std::optional<TokenLogprob>&,
                      int64_t position)>
       piece;
@@ -75,14 +75,14 @@ struct ServiceLimits {
 
 class LanguageService {
  public:
-  // The model's thread runs from here on. `precision`: as of LanguageEngine.
+  // Starts the model's thread. `precision` is that of LanguageEngine.
   LanguageService(LoadedLanguage loaded, Precision precision, const ServiceLimits& limits,
                   Metrics& metrics);
   ~LanguageService();  // stops
   LanguageService(const LanguageService&) = delete;
   LanguageService& operator=(const LanguageService&) = delete;
 
-  // Ends running texts and accepts no more. May be called again.
+  // Ends running texts and accepts no more. May be called more than once.
   void stop();
 
   const LanguageInfo& info() const { return loaded_.info; }
@@ -90,24 +90,24 @@ class LanguageService {
   const std::filesystem::path& file() const { return loaded_.file; }
   const SessionFormat& format() const { return *format_; }
   int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest
-  // The most texts of a submit(), so that one request does not fill the queue.
+  // The largest number of texts of one submit(), so that a request cannot fill the queue.
   int64_t most_texts() const { return std::max<int64_t>(1, limits_.queue - limits_.queue / 4); }
 
-  // Counts `ids` until the last text that shares them has ended. Throws an ApiError where they are
-  // more than a text may have (400), or more than all waiting texts may have (429).
+  // Counts `ids` until the last text that shares them has ended. Throws an ApiError if a text may
+  // not have so many (400), or all waiting texts together (429).
   Prompt prompt(std::vector<int32_t> ids);
   int64_t prompt_tokens() const { return *prompt_tokens_; }
 
-  // Throws a usage Error for settings and texts the model cannot take. False if the queue is full;
-  // nothing was called then.
+  // Queues a text; false, without any callback, if the queue is full. Throws a usage Error for
+  // settings and texts that the model cannot take.
   bool submit(TextRequest request);
-  // The same for several of one request: all of them or none. The request with the fewest running
-  // texts is served next, then the one that waited longest; none has more than half of the batch.
+  // Queues all texts of a request or none. The request with the fewest running texts is served
+  // next, among equals the one that waited longest; none gets more than half of the batch.
   bool submit(std::vector<TextRequest> requests);
-  // Runs `work` on the model's thread between two steps. It must not throw. False as above.
+  // Runs `work`, which must not throw, on the model's thread; false if the queue is full.
   bool run(std::function<void(LanguageModel&)> work);
 
-  // The mean over the tokens after the final norm, normalised [C]; read piece by piece.
+  // A text that is read piece by piece, for the normalised mean [C] after the final norm.
   struct Embedding {
     Prompt ids;
     size_t read = 0;
@@ -115,7 +115,7 @@ class LanguageService {
     torch::Tensor sum = {};
     std::vector<float> direction = {};  // once all are read
   };
-  // Reads as many tokens as are allowed between two steps. Only on the model's thread.
+  // Reads as many tokens as may be read between two steps. Only on the model's thread.
   void embed(Embedding& embedding);
 
   int64_t waiting() const { return waiting_; }

@@ -1,4 +1,4 @@
-// The work of the model's thread between two steps and in one: reads prompts, draws tokens.
+// The steps of the model's thread: reads pieces of prompts, and draws a token of every text.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Limit of the prompt tokens between two steps: it bounds the wait of a text that is being written.
+// The most prompt tokens between two steps, which bounds the wait of texts that are being written.
 constexpr int64_t kPromptBudget = 2 * kPrefixPiece;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -76,7 +76,7 @@ void LanguageService::start(TextRequest request) {
   if (row.ids.empty()) end(row, "length");
 }
 
-// As late as possible: texts that begin together read a common prompt once.
+// Looks the prompt up as late as possible, so that texts that begin together read it once.
 void LanguageService::find_prefix(Row& row) {
   auto hit = prefixes_.find(row.ids);
   ++(hit.tokens > 0 ? metrics_.prefix_hits : metrics_.prefix_misses);
@@ -88,8 +88,8 @@ void LanguageService::find_prefix(Row& row) {
   if (!row.reading()) row.logits = hit.logits.defined() ? hit.logits : engine_.logits(hit.hidden);
 }
 
-// First a piece of the oldest prompt, so that every prompt is finished. Then the shortest rests, so
-// that none waits for a long prompt.
+// Reads a piece of the oldest prompt, so that every prompt is finished, then of those with the
+// fewest remaining tokens, so that short prompts do not wait for a long one.
 void LanguageService::read_prompts() {
   const auto rest = [](const std::unique_ptr<Row>& row) {
     return row->ended ? 0 : int64_t(row->ids.size()) - row->read;
@@ -108,7 +108,7 @@ void LanguageService::read_prompts() {
   }
 }
 
-// Returns the number of tokens read.
+// Reads the next piece of a prompt; returns its number of tokens.
 int64_t LanguageService::read_piece(Row& row) {
   auto& state = row.session.state;
   try {
@@ -135,7 +135,7 @@ int64_t LanguageService::read_piece(Row& row) {
   }
 }
 
-// One token of every text that has drawn one.
+// Reads the drawn token of every text, in one step of the model.
 void LanguageService::step() {
   std::vector<int64_t> ids;
   std::vector<LanguageState*> states;
@@ -171,7 +171,7 @@ void LanguageService::draw() {
   for (auto* row : ready) emit(*row);
 }
 
-// Changes only its row: rows are drawn by several threads.
+// Draws the next token of a row. Several threads do so at once, so it changes only this row.
 void LanguageService::draw_one(Row& row) {
   if (row.request.config.max_tokens == 0) return;
   const float* logits = row.logits.const_data_ptr<float>();

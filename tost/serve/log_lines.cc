@@ -29,7 +29,7 @@ void LogLines::add(std::string line) {
   if (!thread_.run([this, line = std::move(line)] { write(line); })) ++dropped_;
 }
 
-// Never waits in write(): a pipe that is ready takes PIPE_BUF bytes.
+// Writes at most PIPE_BUF bytes at once, which a pipe that is ready takes without waiting.
 void LogLines::write(std::string line) {
   line += '\n';
   if (const int64_t all = dropped_; all > reported_) {

@@ -30,10 +30,10 @@ struct Metrics {
   std::atomic<int64_t> prefix_hits{0}, prefix_misses{0}, abandoned{0}, refused{0};
   Histogram first_token, between_tokens;
 
-  // By the path of the route, never of the request: this bounds the number of series.
+  // Counts a request under the path of its route, not its own, which bounds the number of series.
   void add_request(const std::string& route, int status, double seconds);
 
-  // Values that are queried, not counted.
+  // Values that are queried when metrics are written.
   using Gauges = std::map<std::string, std::pair<std::string, double>>;  // name: help, value
   std::string text(const Gauges& gauges) const;
 
@@ -43,14 +43,14 @@ struct Metrics {
   Histogram request_times_;
 };
 
-// Writes lines of a log on a thread, so that a reader that stops reading does not stop the server.
+// Writes a log on a separate thread, so that a reader that stops does not block the server.
 class LogLines {
  public:
   explicit LogLines(int descriptor);
   ~LogLines();  // writes the rest, if the reader takes it within a second
 
-  // Any thread; returns at once. A line is dropped if too many wait, and the next one that is
-  // written follows {"dropped": count}.
+  // Queues a line, from any thread. Drops it if too many wait; {"dropped": count} is then written
+  // before the next line.
   void add(std::string line);
   int64_t dropped() const { return dropped_; }
 

@@ -1,4 +1,4 @@
-// The page for browsers: web/serve.html as one file, which loads nothing.
+// The page for browsers, web/serve.html as one file that loads no others.
 #pragma once
 
 #include "tost/serve/http.h"

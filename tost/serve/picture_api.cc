@@ -15,15 +15,15 @@ namespace {
 
 using nlohmann::json;
 
-// A picture of a few bytes may claim a size that takes gigabytes to decode.
+// Limits the size of a picture, because a file of a few bytes can claim gigabytes.
 constexpr ImageLimits kPictureLimits{
     .max_side = 16'384, .max_pixels = 40'000'000, .max_file_bytes = 64 << 20};
 constexpr size_t kMaxPictures = 64;
-// Limit of pixels to decode for a request, and the memory of a pixel that waits for the network.
+// The most pixels to decode for a request, and the bytes of a pixel that waits for the model.
 constexpr int64_t kMaxWork = 400'000'000, kSeenWork = 4;
 constexpr int64_t kMaxExplained = 512;  // tokens
 
-// The pictures of a request. They hold their part of the budgets until the answer.
+// The pictures of a request, which hold a part of the budgets until the answer.
 struct Pictures {
   const ServedModel& model;
   int64_t top = 5;
@@ -52,7 +52,7 @@ bool is_picture(const HttpRequest& request) {
   return starts_with(request.content_type, "image/");
 }
 
-// The error for a picture that was sent as a form, or without its type.
+// Throws for a picture that was sent as a form, or without its type.
 void refuse_forms(const HttpRequest& request) {
   const bool form = starts_with(request.content_type, "multipart/");
   if (!form && (is_picture(request) || !looks_like_image(request.body))) return;
@@ -61,13 +61,13 @@ void refuse_forms(const HttpRequest& request) {
                           "'image/jpeg', or in JSON as base64."));
 }
 
-// One picture as the body.
+// The picture that is the body of the request.
 PicturesPtr sent_picture(const Call& call) {
   return std::make_shared<Pictures>(Pictures{.model = call.app.pictures(call.parameter("model")),
                                              .files = {std::move(call.exchange->request.body)}});
 }
 
-// One to `most` pictures in JSON as base64, with or without "data:…;base64,".
+// Reads one to `most` pictures in JSON as base64, with or without "data:…;base64,".
 PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field, size_t most) {
   auto model = fields.text("model", call.parameter("model"));
   Pictures result{.model = call.app.pictures(model), .top = fields.count("top_k", 5, 1, 1 << 20)};

@@ -5,7 +5,7 @@
 namespace tost {
 namespace {
 
-// Overhead of a tensor: its object, that of its storage, and its entry in a block's map.
+// The overhead of a tensor in bytes: its object, its storage's object, and an entry in a map.
 constexpr int64_t kTensorBytes = 512;
 
 }  // namespace
@@ -42,7 +42,7 @@ PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
     node = found->second.get();
   }
   if (node == root_.get()) return {};
-  // Its ancestors are used with it, and follow it in the list.
+  // The node's ancestors are used with it, so they follow it in the list.
   for (Node* n = root_.get() == node->parent ? nullptr : node->parent; n != nullptr;
        n = n->parent == root_.get() ? nullptr : n->parent) {
     use(*n);
@@ -72,7 +72,7 @@ void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const Langua
     parent = found->second.get();
   }
   if (parent->next.count(piece) != 0) return;
-  // Complete before it enters the trie: an allocation may fail meanwhile.
+  // Completes the node before it enters the trie, because an allocation may fail.
   auto node = std::make_unique<Node>();
   node->parent = parent;
   node->tokens = tokens;

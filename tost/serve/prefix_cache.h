@@ -30,13 +30,12 @@ class PrefixCache {
     torch::Tensor hidden;  // of the last token, after the final norm [1, C]; of a whole piece
     torch::Tensor logits;  // that follow the whole prompt, where it ends within a piece
   };
-  // All of `ids`, or the longest beginning of whole pieces that is known.
+  // Finds the state after all of `ids`, or after the longest cached beginning of whole pieces.
   Hit find(std::span<const int32_t> ids);
 
-  // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings
-  // must be cached already, otherwise nothing happens. Neither is anything cached that is larger
-  // than the limit. The least recently used leaves are evicted. `last`: the hidden vector of a
-  // multiple, else the logits.
+  // Caches the state after the first `tokens` of `ids`: a multiple of kPrefixPiece, or all of them.
+  // Does nothing if a shorter beginning is not cached, or the state exceeds the limit. Evicts the
+  // least recently used leaves. `last` is the hidden vector after a multiple, else the logits.
   void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
            const torch::Tensor& last);
 

@@ -1,4 +1,4 @@
-// Routes of files that add theirs to the table of another.
+// Functions of routes that the table of another source lists.
 #pragma once
 
 #include <vector>

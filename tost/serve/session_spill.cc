@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTrimBytes = 16 << 20;
 
-// A failed save does not prevent the other saves.
+// Counts failures, so that one failed save does not prevent the others.
 class Failures {
  public:
   template <class Work>
@@ -44,7 +44,7 @@ void SessionStore::save_all() {
   failures.report();
 }
 
-// The allocator holds freed sessions until it is trimmed.
+// Trims the allocator, which keeps the memory of freed sessions until then.
 void SessionStore::trim() {
   {
     const Lock lock(mutex_);
@@ -55,7 +55,7 @@ void SessionStore::trim() {
   malloc_trim(0);
 }
 
-// One at a time, so that a request waits at most for the writing of one file.
+// Writes one session at a time, so that a request waits for at most one file.
 template <class Work>
 void SessionStore::each_idle(double seconds, bool in_memory, const Work& work) {
   std::vector<std::string> ids;
@@ -84,7 +84,7 @@ void SessionStore::spill_idle() {
       drop(at->second);
     });
   });
-  // A returned session is larger than before, so the sum may exceed the limit.
+  // A session may have grown until it was returned, so the sum may exceed the limit.
   for (bool spilled = true; spilled;) {
     spilled = false;
     const Lock lock(mutex_);

@@ -22,7 +22,7 @@ constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
 constexpr int64_t kMaxFileBytes = int64_t{1} << 32;
 
-// `kind` and a random part that cannot be guessed.
+// Makes an id of `kind` and a random part that cannot be guessed.
 std::string new_id(const std::string& kind) {
   std::random_device system;
   std::string id = kind + "-";
@@ -30,7 +30,7 @@ std::string new_id(const std::string& kind) {
   return id;
 }
 
-// A client's name of a session becomes part of a path only if it has the form of an id.
+// Whether a name has the form of an id; only then may it become part of a path.
 bool is_id(const std::string& id) {
   if (id.size() != kIdLength || !(starts_with(id, "sess-") || starts_with(id, "resp-"))) {
     return false;
@@ -39,14 +39,14 @@ bool is_id(const std::string& id) {
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// Nothing if the name is not that of a session's file.
+// The id in the name of a session's file; nothing if it is not such a file.
 std::optional<std::string> session_of(const fs::path& file) {
   const std::string id = file.stem().string();
   if (file.extension() != kSuffix || !is_id(id)) return std::nullopt;
   return id;
 }
 
-// A failing disk is a fault of the server, not of the client.
+// Runs `work`, and turns an Error of the disk into an ApiError that blames the server.
 template <class Work>
 auto on_disk(const Work& work) {
   try {
@@ -65,7 +65,7 @@ SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
   adopt_folder();
 }
 
-// Each folder is a model, each file a session.
+// Loads the folder's sessions: each subfolder is a model, each file a session.
 void SessionStore::adopt_folder() {
   for (const auto& model : folder_entries(limits_.folder)) {
     if (!model.folder || model.link) continue;
@@ -162,7 +162,7 @@ bool SessionStore::idle(const Entry& e, double seconds) const {
   return !e.info.busy && WallClock::now() - e.used >= std::chrono::duration<double>(seconds);
 }
 
-// The least recently used of those that may be spilled to the folder or, as stored answers,
+// The least recently used session that may be spilled to the folder, or stored answer that may be
 // removed.
 SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   auto oldest = entries_.end();
@@ -175,7 +175,7 @@ SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   return oldest;
 }
 
-// False if there is none except `but`.
+// Spills the least recently used session except `but`; false if there is none.
 bool SessionStore::spill_oldest(const Entry* but) {
   const auto found = lock_ ? oldest(true) : entries_.end();
   if (found == entries_.end() || &found->second == but) return false;

@@ -1,4 +1,4 @@
-// Sessions of texts that are not being written: each is the bytes of its file, in memory or in a
+// Stores the sessions that no text is using, each as the bytes of its file, in memory or in a
 // folder. The bytes never change, so a fork is another name for the same bytes. Free of torch.
 #pragma once
 
@@ -36,38 +36,38 @@ struct SessionLimits {
   double age_s = 7 * 86400;  // without use, then they are removed; 0: never
 };
 
-// Thread-safe. All throw an ApiError: 404 for an unknown session, 409 for one that another request
-// continues, 429 without room.
+// Thread-safe. Functions throw an ApiError with status 404 for an unknown session, 409 for one that
+// another request continues, 429 without room.
 class SessionStore {
  public:
   // Loads the sessions of the folder, which no other server may use.
   explicit SessionStore(const SessionLimits& limits);
 
-  // Its name: "sess" or "resp" and a random part that cannot be guessed.
+  // Adds a session; returns its name, "sess" or "resp" and a random part that cannot be guessed.
   std::string add(const std::string& kind, const std::string& model, int64_t position,
                   std::string bytes);
-  // A name and room for about `bytes`, before there is a session: give_back() brings it.
+  // Reserves a name and about `bytes` for a session that give_back() will bring.
   std::string reserve(const std::string& kind, const std::string& model, int64_t bytes);
   SessionBytes read(const std::string& id, const std::string& model);
   std::string fork(const std::string& id);
   SessionInfo info(const std::string& id);
-  // Up to `limit` in the order of ids, from the one that follows `after` on, and whether more
+  // Up to `limit` sessions with ids greater than `after`, in the order of ids, and whether more
   // follow.
   std::pair<std::vector<SessionInfo>, bool> list(const std::string& after, int64_t limit) const;
   void remove(const std::string& id);
-  // Durable once it returns. Throws an ApiError without a folder.
+  // Saves a session durably. Throws an ApiError without a folder.
   void save(const std::string& id);
 
-  // Reserved for one request until it is returned, changed or not. A reserved name that is returned
-  // without bytes is removed.
+  // Reserves a session for one request until give_back() returns it, changed or not. A reserved
+  // name that is returned without bytes is removed.
   SessionBytes take(const std::string& id, const std::string& model);
   void give_back(const std::string& id, int64_t position, std::string bytes);
   void give_back(const std::string& id);
 
-  // Both visit all sessions before they throw an Error with the number of failures and the first
+  // Both functions try all sessions, then throw an Error with the number of failures and the first
   // reason.
   void save_all();  // at the end
-  // Every second or so; also removes expired sessions, and returns freed memory to the system.
+  // Called every second; also removes expired sessions and returns memory to the system.
   void spill_idle();
   int64_t bytes_in_memory() const;
   int64_t count() const;

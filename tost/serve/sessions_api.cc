@@ -48,7 +48,7 @@ void create(const Call& call) {
   answer->submit(std::move(request));
 }
 
-// A page of them: OpenAI's form of lists.
+// Answers with a page of the sessions, as OpenAI's lists.
 void list(const Call& call) {
   const auto text = call.parameter("limit");
   int64_t limit = kListed;
@@ -94,7 +94,7 @@ void export_state(const Call& call) {
   call.exchange->answer({.type = "application/octet-stream", .body = *bytes});
 }
 
-// An untrusted file: it is checked as a whole, and written again from the values read.
+// Imports an untrusted file: checks all of it, and stores a file written from the values read.
 void import_state(const Call& call) {
   const auto& model = call.app.language(call.parameter("model"));
   const auto session = session_from(model, call.request().body, "The body");

@@ -194,7 +194,7 @@ void TextAnswer::submit(TextRequest request) {
   submit(std::move(one));
 }
 
-// Whether the server aborted it before its first token.
+// Whether the server aborted the text before its first token.
 bool TextAnswer::unwritten(const Choice& choice) const {
   return choice.end.reason == "interrupted" && choice.end.new_tokens == 0;
 }

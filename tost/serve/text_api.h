@@ -13,34 +13,34 @@
 
 namespace tost {
 
-// The most prompts of a request.
+// The largest number of prompts in a request.
 inline constexpr size_t kMaxPrompts = 64;
 
-// `field`: a text, a list of texts, token ids, or a list of lists of them.
+// Reads prompts: a text, a list of texts, token ids, or a list of lists of ids.
 std::vector<std::vector<int32_t>> prompts_of(const nlohmann::json& value, const ServedModel& model,
                                              const std::string& field);
 
-// Fields that concern the answer, not a text.
+// Fields of a request that concern the form of the answer, not its texts.
 struct AnswerForm {
   bool stream = false, include_usage = false, logprobs = false;
   size_t n = 1;  // texts of each prompt
 };
 AnswerForm answer_form(Fields& fields, const App& app);
 
-// The settings that all requests for texts share. `tokens`: the name of the field for the most new
-// tokens, and its default.
+// Reads the settings that all requests for texts share. `tokens` is the name of the field that
+// limits new tokens.
 GenerateConfig generate_config(Fields& fields, const App& app, const std::string& tokens,
                                int64_t otherwise);
 
 std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text);
 const Tokenizer& tokenizer_of(const ServedModel& model);
 
-// The chat template, or an ApiError that names its flag.
+// The chat template; throws an ApiError that names its flag if there is none.
 const ChatTemplate& needed_template(const App& app);
-// A list of {"role", "content"} as text: "developer" is "system" where the template has no form for
-// it, and no content is an empty one. Throws an ApiError for anything else.
+// Writes a list of {"role", "content"} as text. The role "developer" is "system" if the template
+// has no form for it, missing content is empty. Throws an ApiError for anything else.
 std::string conversation(const nlohmann::json& messages, const ChatTemplate& form);
-// A session from the bytes of its file. Throws a data Error beginning with `where`.
+// Reads a session from the bytes of its file. Throws a data Error beginning with `where`.
 TextSession session_from(const ServedModel& model, const std::string& bytes,
                          const std::string& where);
 
@@ -57,12 +57,12 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   TextAnswer(const Call& call, const ServedModel& model, size_t choices, const AnswerForm& form);
   virtual ~TextAnswer() = default;
 
-  // The text continues session `id`, which does not change unless something was written. Throws an
-  // ApiError where the session is not at position `from` (-1: anywhere).
+  // Makes the text continue session `id`, which changes only if a token is written. Throws an
+  // ApiError if the session is not at position `from` (-1: anywhere).
   void continue_session(const std::string& id, int64_t from, TextRequest& request);
-  // The text's end is stored under a new name of this kind, for which room is reserved.
+  // Reserves room and a new name of this kind for the state at the text's end; returns the name.
   std::string store_as(const std::string& kind, TextRequest& request);
-  // Submits one request a choice, or throws an ApiError. The answer lives as long as they do.
+  // Submits one text for each choice, or throws an ApiError. The answer exists as long as they do.
   void submit(std::vector<TextRequest> requests);
   void submit(TextRequest request);
 
@@ -72,7 +72,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   virtual void stream_end(size_t) {}
   virtual void finish_stream() {}
   virtual nlohmann::json whole() const = 0;
-  // Stored with the text's end: see SessionFormat::bytes().
+  // Notes that are stored with the state at the text's end: see SessionFormat::bytes().
   virtual std::map<std::string, std::string> notes() const { return {}; }
 
   void send(const nlohmann::json& event, const char* name = nullptr) const;
@@ -87,7 +87,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::vector<Choice> choices_;
 
  private:
-  // A session's name, returned unchanged unless the session was continued.
+  // Holds a session that was taken, and returns it unchanged unless it was continued.
   struct Lease {
     SessionStore& store;
     std::string id;

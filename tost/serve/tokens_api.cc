@@ -60,7 +60,7 @@ void embed(const Call& call) {
     }
   }
   if (prompts.empty()) throw ApiError(400, "'input' is empty.", "input");
-  // Reads a piece of a text between two steps, so that long texts do not block those being written.
+  // Reads a text piece by piece between steps, so that it does not block running texts.
   struct Task {
     Call call;
     const ServedModel& model;

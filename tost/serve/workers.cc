@@ -54,7 +54,7 @@ void Workers::loop() {
     try {
       work();
     } catch (const std::exception&) {
-      // Not even memory for the message; the next work may have it.
+      // Ignored: there was no memory even for the message.
     }
   }
 }

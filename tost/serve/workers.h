@@ -13,7 +13,7 @@ namespace tost {
 
 class Workers {
  public:
-  // `begin` runs first on each thread. Throws a data Error if a thread cannot be started.
+  // Starts threads, each of which first runs `begin`. Throws a data Error if one cannot be started.
   Workers(int64_t threads, int64_t queue, std::function<void()> begin = {});
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
@@ -22,7 +22,7 @@ class Workers {
   // Queues `work`; an exception ends only that work. False if too many wait or the threads are
   // stopped.
   bool run(std::function<void()> work);
-  // Accepts no more work, runs the waiting work and joins the threads. May be called again.
+  // Accepts no more work, runs what waits and joins the threads. May be called more than once.
   void stop();
 
  private:

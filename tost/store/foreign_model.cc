@@ -30,12 +30,12 @@ class NamedWeights {
     const auto found = shapes_.find(prefix_ + name);
     return found == shapes_.end() ? nullptr : &found->second;
   }
-  // Side `d` of a tensor; null where there is no such tensor or side.
+  // The size of dimension `d` of a tensor; null if there is no such tensor or dimension.
   Json side(const std::string& name, size_t d) const {
     const auto* shape = find(name);
     return shape != nullptr && d < shape->size() ? Json((*shape)[d]) : Json();
   }
-  // How many of before0after, before1after, … there are.
+  // The number of names before0after, before1after, … without a gap.
   int64_t count(const std::string& before, const std::string& after) const {
     int64_t n = 0;
     while (find(before + cat(n) + after) != nullptr) ++n;
@@ -48,8 +48,8 @@ class NamedWeights {
   std::string prefix_;
 };
 
-// The patch of a stem of convolutions: each stage that halves the side doubles the width, and the
-// first one halves the side, too. The side of the kernel where one convolution does it all.
+// The patch of a stem of convolutions: each stage halves the side, and each after the first doubles
+// the width. If the stem is one convolution, the side of its kernel.
 Json patch_side(const NamedWeights& weights, const std::string& projection) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
@@ -98,7 +98,7 @@ Json language(const NamedWeights& weights) {
   const bool tssa = weights.find("h.0.attn.temp") != nullptr;
   const Json rows = weights.side("h.0.attn.c_attn.weight", 0);
   const Json dim = weights.side("wte.weight", 1);
-  // Hugging Face keeps GPT-2's matrices the other way round.
+  // Hugging Face stores the matrices of GPT-2 transposed.
   const bool transposed = !tssa && rows == dim;
   Json model;
   model["prefix"] = escaped(weights.prefix());
@@ -260,7 +260,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   read_from(where, [&] {
     take_timm(config, facts);
     take(config, "n_head", facts.heads);
-    // Hugging Face's default for a GPT-2 without this value.
+    // Hugging Face's default activation of GPT-2, if the file names none.
     if (config.contains("n_head")) facts.activation = "gelu_new";
     take(config, "activation_function", facts.activation);
     return 0;

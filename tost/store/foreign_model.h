@@ -1,5 +1,5 @@
-// Recognises models in checkpoints of other programs: by the names and shapes of their tensors, the
-// training arguments in torch files, and the config.json of model hubs. Free of torch.
+// Recognises models in checkpoints of other programs by the names and shapes of their tensors, by
+// training arguments in torch files, and by the config.json of model hubs. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tost {
 
 using NamedShapes = std::map<std::string, std::vector<int64_t>>;
 
-// One object for every set of weights among the names ("model.…", "model_ema.…", with _orig_mod. or
-// module. before the names or not): {"prefix", "family", "mixer", "dim", "depth", "heads", …}, with
-// the values that names and shapes give. Families: the official ToST's image classifiers and the
-// XCiT and ViT models they are compared with, timm's ViT, ToST's language models and nanoGPT/GPT-2.
-// Empty where none is recognised.
+// Describes every set of weights among the names ("model.…", "model_ema.…", also with _orig_mod. or
+// module. before the names) by an object {"prefix", "family", "mixer", "dim", "depth", "heads", …}
+// with the values that names and shapes show. Families: the official ToST's image classifiers and
+// the XCiT and ViT models they are compared with, timm's ViT, ToST's language models and
+// nanoGPT/GPT-2. Empty if none is recognised.
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes);
 
-// The content of a checkpoint in addition to its weights; empty where there is none.
+// What a checkpoint states in addition to its weights; members are empty where it states nothing.
 struct ModelFacts {
   std::string model;                // the name of its architecture
   std::string model_key = "model";  // its key, for messages
@@ -41,7 +41,7 @@ struct ModelFacts {
   std::optional<nlohmann::json> description;
 };
 
-// One set of weights of a file: only names and shapes.
+// The names and shapes of one set of weights of a file.
 struct ForeignModel {
   std::string file;              // its path, for messages
   std::string key;               // under which the file holds them, for messages
@@ -52,23 +52,23 @@ struct ForeignModel {
   // A size in `model`; 0 if names and shapes do not show it.
   int64_t size(const char* what) const;
   bool has(const std::string& name) const { return shapes.count(name) != 0; }
-  // Side `d` of a tensor; a data Error where there is no such tensor or side.
+  // The size of dimension `d` of a tensor. Throws a data Error if either does not exist.
   int64_t side(const std::string& name, size_t d) const;
 };
 
 // `name` without the "_orig_mod." of torch.compile and the "module." of data parallelism.
 std::string plain_name(std::string name);
 
-// Hidden units over width; a data Error for a width that is none.
+// Hidden units divided by the width. Throws a data Error for a width below 1.
 double foreign_mlp_ratio(int64_t hidden, int64_t dim);
 
-// args of the official vision training; model_args and config of the official language training and
-// of nanoGPT. Throws a data Error for a number that cannot be one.
+// Reads the args of the official vision training, or the model_args and config of the official
+// language training and of nanoGPT. Throws a data Error for an impossible number.
 ModelFacts torch_facts(const TorchFile& file);
 
-// The config.json of timm ("architecture", "pretrained_cfg") and of Hugging Face's transformers
-// (GPT-2). No facts where there is no such file. Throws a data Error naming it if it is no JSON
-// object, nested deeper than 64 levels, or has a value of a wrong type.
+// Reads the config.json of timm ("architecture", "pretrained_cfg") or of transformers (GPT-2), if
+// there is one. Throws a data Error naming the file if it is no JSON object, is nested deeper than
+// 64 levels, or has a value of a wrong type.
 ModelFacts config_file_facts(const std::filesystem::path& file);
 
 }  // namespace tost

@@ -1,10 +1,10 @@
-// Opens weights of other programs: files of torch.save, read as data and never executed, and
-// safetensors files without this program's description, with the config.json in their folder.
+// Opens weights of other programs: files of torch.save, without executing anything in them, and
+// safetensors files without this program's description, with the config.json next to them.
 //
 // In torch files weights are under "model" (or timm's "state_dict"), averaged ones under
 // "model_ema" (or "state_dict_ema"); a file that is itself a dict of tensors holds raw weights. The
-// prefixes "_orig_mod." and "module." are taken off all names, and GPT-2's get their
-// "transformer.".
+// prefixes "_orig_mod." and "module." are removed from all names, and "transformer." is added to
+// GPT-2's.
 #pragma once
 
 #include <filesystem>
@@ -16,25 +16,24 @@
 
 namespace tost {
 
-// One set of weights that can be read.
+// A set of weights with functions that read its tensors.
 struct ForeignWeights : ForeignModel {
   std::function<ModelFacts()> facts;
   std::function<StateDict()> read;  // by plain_name()
 };
 
-// Whether a file is one of torch.save: its name ends in .pth, .pt or .bin, or it begins as such a
-// file does. A name ending in .safetensors never is.
+// Whether a file is one of torch.save: its name ends in .pth, .pt or .bin, or its first bytes are
+// those of such a file and its name does not end in .safetensors.
 bool is_torch_checkpoint(const std::filesystem::path& file);
 
-// Throws data Errors in one sentence that names the file. Reads only names and shapes.
+// Opens weights, reading only names and shapes. Throws data Errors that name the file.
 ForeignWeights open_foreign_weights(const std::filesystem::path& file, Weights weights);
 
-// Whether a model file does not describe itself as this program's do: a file of torch.save, or a
-// safetensors file without this program's metadata. Throws a data Error where it cannot be read.
+// Whether a model file lacks this program's description: a file of torch.save, or a safetensors
+// file without this program's metadata. Throws a data Error if it cannot be read.
 bool is_foreign_checkpoint(const std::filesystem::path& file);
 
-// "vision" or "language". Reads only names and shapes. Throws data Errors as
-// open_foreign_weights().
+// The kind of the model, "vision" or "language". Reads and throws as open_foreign_weights().
 std::string foreign_kind(const std::filesystem::path& file, Weights weights);
 
 // Throws a data Error unless the weights are of this kind; `wanted` names it with its article.

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// How many elements statistics read; sides of stride 0 repeat the others.
+// The number of elements that statistics read: dimensions of stride 0 repeat elements.
 int64_t distinct_elements(const TorchTensor& tensor) {
   int64_t count = 1;
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
@@ -61,7 +61,7 @@ class TensorTable {
   TensorTable(const InspectOptions& options, int64_t file_bytes)
       : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
 
-  // `read` gives the tensor itself.
+  // Adds a tensor to the report; `read` reads its elements for statistics.
   template <class Read>
   Json& add(const std::string& name, const TorchTensor& tensor, const Read& read) {
     const TorchDtypeInfo& type = dtype_info(tensor.dtype);
@@ -163,7 +163,7 @@ void describe_safetensors(Json& report, const fs::path& path, const InspectOptio
     tensor.dtype = find_safetensors_dtype(entry.dtype)->dtype;
     tensor.shape = entry.shape;
     tensor.strides.assign(entry.shape.size(), 1);
-    // Strides of an empty tensor mean nothing, and their products need not fit.
+    // Strides of an empty tensor have no meaning, and their products may overflow.
     for (size_t d = entry.shape.size(); entry.begin < entry.end && d-- > 1;) {
       tensor.strides[d - 1] = tensor.strides[d] * entry.shape[d];
     }
@@ -173,7 +173,7 @@ void describe_safetensors(Json& report, const fs::path& path, const InspectOptio
   correct_patch(report, header.metadata, cat("'", path.string(), "'"));
 }
 
-// The same with every text made safe to show; the caller has limited the nesting.
+// Copies JSON with every text escaped; the caller has limited the nesting.
 Json escaped_json(const Json& value) {
   if (value.is_string()) return escaped(value.get<std::string>());
   if (!value.is_structured()) return value;
@@ -188,7 +188,7 @@ Json escaped_json(const Json& value) {
   return safe;
 }
 
-// The weights in a folder; shards of the index there are reported as one.
+// The weight files in a folder, with the index in place of its shards.
 std::vector<fs::path> weight_files(const fs::path& folder) {
   std::vector<fs::path> files;
   const fs::path index = folder / kSafetensorsIndexFile;
@@ -214,7 +214,7 @@ Json inspect_verified(const fs::path& file, const InspectOptions& options) {
   return report;
 }
 
-// The settings of the run that `path` or the checkpoint folder belongs to.
+// Adds the settings of the run that `path` or the checkpoint folder belongs to.
 void add_arguments(Json& report, const fs::path& path, const fs::path& checkpoint) {
   for (const fs::path& run : {path, checkpoint.parent_path().parent_path()}) {
     if (!path_exists(run / kConfigFile)) continue;

@@ -23,11 +23,10 @@ struct InspectOptions {
 nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
                                            const InspectOptions& options);
 
-// The same of anything that a path can name. The report of a file of a run's checkpoint has "error"
-// if the file differs from the manifest. For the folder of a checkpoint, or of a run (its best,
-// else its latest one): {"folder", "checkpoint", "format", "arguments", "files"}. Its "files" are
-// reports of weight files, also of refused ones. Throws a data Error if there is nothing to
-// inspect.
+// Inspects what a path names. The report of a checkpoint's file has "error" if the file differs
+// from the manifest. A folder of a checkpoint, or of a run (its best, else its latest checkpoint),
+// gives {"folder", "checkpoint", "format", "arguments", "files"}. Its "files" are reports of weight
+// files, also of refused ones. Throws a data Error if there is nothing to inspect.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, const InspectOptions& options);
 
 // The report of a file or folder that cannot be inspected; "suspicious" is null in it.

@@ -38,9 +38,9 @@ std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
              hint.empty() ? " `tost info --models` lists the presets." : hint);
 }
 
-// Presets have weights drawn at random, the same at every call, such that every layer shows in the
-// logits: LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs.
-// Throws a usage Error for unknown names and for a mixer with a file.
+// Presets get random weights, the same at every call, with which every layer affects the logits:
+// LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs. Throws a
+// usage Error for unknown names and for a mixer with a file.
 std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
   torch::manual_seed(0);
   for (const Kind& kind : kinds()) {
@@ -60,7 +60,7 @@ struct Configuration {
   int64_t threads = 0;
 };
 
-// Torch's threads, restored at the end.
+// Sets the number of torch's threads, and restores it at the end of the scope.
 class ThreadsScope {
  public:
   explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
@@ -81,7 +81,7 @@ void give_memory_back() {
   malloc_trim(0);
 }
 
-// Input and logits of the plain path in fp32, of the last requested task.
+// Caches the input of the last task and its logits by plain modules in fp32.
 class Reference {
  public:
   struct Pair {
@@ -160,7 +160,7 @@ void fill_times(const ModelBenchOptions& options, const Configuration& c, const 
   row.rate = 1e3 * double(c.task.batch * each) / row.median_ms;
 }
 
-// The rest holds the making of the timers' numbers too, some 0.1 us a piece of work.
+// The remaining time includes the timers' work, some 0.1 us for each piece.
 void fill_work(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
                ModelBenchRow& row) {
   const int64_t calls = std::max<int64_t>(3, options.repeat / 2);
@@ -244,7 +244,7 @@ std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& mo
   return tasks;
 }
 
-// Tokens that a language model will read at most.
+// The largest number of tokens that a language model will read.
 int64_t longest_text(const ModelBenchOptions& o) {
   return o.tokens.empty() ? 0 : *std::max_element(o.tokens.begin(), o.tokens.end()) + o.steps;
 }
@@ -275,7 +275,7 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
 void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
   if (device.is_cpu()) return;
-  // Otherwise cuDNN's convolutions in fp32 would round their inputs to ten bits.
+  // TF32 would round the inputs of cuDNN's convolutions in fp32 to ten bits.
   at::globalContext().setAllowTF32CuDNN(false);
   const bool integers = std::any_of(o.precisions.begin(), o.precisions.end(),
                                     [](Precision p) { return !facts_of(p).modules; });

@@ -49,14 +49,14 @@ struct ModelBenchRow {
   double low_ms = 0, median_ms = 0, high_ms = 0;  // quartiles
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
-  // Highest resident memory of the process while this configuration was prepared and run, model and
-  // libraries included; 0 where Linux does not report it. On a GPU: of its tensors.
+  // Highest resident memory of the process while this configuration was prepared and run, with
+  // model and libraries; 0 where Linux does not report it. On a GPU, memory of tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
-  // Time of a thread by kernels::Work, in further repetitions that took work_total_ms on average.
-  // 0: not measured. The difference to the total is copies and waiting.
+  // Milliseconds of a thread for each kernels::Work, in further repetitions that took work_total_ms
+  // on average; 0 if not measured. The rest of the total is copies and waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
 
@@ -65,13 +65,13 @@ struct ModelBenchRow {
   }
 };
 
-// Usage Errors for empty lists, unknown names and numbers that are out of range, and for the engine
-// and its precisions on a GPU.
+// Throws usage Errors for empty lists, unknown names, numbers out of range, and for the engine or
+// its precisions on a GPU.
 void check_model_bench(const ModelBenchOptions& options);
 
-// Every combination; `report` is called with each row as it is done. A combination that a model
-// does not have is a row with its reason. Throws usage Errors for bad options, a data Error where
-// logits are further from the plain path's than the precision allows: nothing wrong is timed.
+// Measures every combination, and calls `report` with each finished row. A combination that a model
+// does not have is a row with the reason. Throws usage Errors for bad options, and a data Error if
+// logits deviate from the plain modules' by more than the precision allows.
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 
@@ -84,14 +84,13 @@ void save_bench_logits(const ModelBenchOptions& options, const std::string& file
 
 // ---- Rows as Markdown and JSON, and a comparison of two runs. ----
 
-// {"rows": [...]}, each row flat. Numbers that were not measured are null.
+// The rows as {"rows": [...]} of flat objects. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
-// One table, and below it the machine. "of floor": the time of only the matrix products divided by
-// the whole; "of read": the time to read the weights once divided by the whole.
+// One table, and below it the machine. "of floor" is the time of the matrix products alone divided
+// by the whole, "of read" that of reading the weights once.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 
-// The share of each kind of work in the time of the rows in which it was measured; "" where there
-// are none.
+// A table of each kind of work as a share of the time; "" if no row has it.
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
 
 struct BenchChange {
@@ -101,8 +100,8 @@ struct BenchChange {
   std::string verdict;  // "faster", "slower", or where the quartiles meet "no difference"
 };
 
-// Rows of both, in the order of `after`. Throws a data Error naming `where` unless `before` is JSON
-// of model_bench_json().
+// Compares rows that both runs have, in the order of `after`. Throws a data Error naming `where`
+// unless `before` is JSON of model_bench_json().
 std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
                                              const nlohmann::json& after, const std::string& where);
 std::string changes_markdown(const std::vector<BenchChange>& changes);

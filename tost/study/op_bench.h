@@ -1,4 +1,4 @@
-// Speed and memory of the TSSA operator, each figure with its reference in the same process.
+// Measures speed and memory of the TSSA operator and, in the same process, of references.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct OpBenchShape {
   int64_t tokens = 0;
 };
 
-// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for other text.
+// Parses "32x197,8x1024" to {{32, 197}, {8, 1024}}; throws a usage Error for other text.
 std::vector<OpBenchShape> parse_op_shapes(const std::string& text);
 
 struct OpBenchOptions {
@@ -45,18 +45,18 @@ struct OpBenchRow {
   double projections_ms = 0;
   double layer_both_ms = 0;
   double projections_both_ms = 0;
-  // Only on a GPU: the layer of softmax attention of as many heads, by torch's fused kernels.
+  // Only on a GPU: a layer of softmax attention with as many heads, by torch's fused kernels.
   double attention_ms = 0, attention_both_ms = 0;
-  // The memory that a layer saves for backward, its input included, in units of the input; NaN
-  // where the caching allocator, which counts it, is off.
+  // The memory that a layer keeps for backward, with its input, in units of the input; NaN if the
+  // caching allocator, which counts it, is off.
   double layer_kept = 0;
   double plain_layer_kept = 0;
 };
 
 // For every shape: checks that operator and plain form agree, then measures in interleaved rounds.
-// `report` is called with each row as it is done. Uses the threads torch is set to. On a GPU a time
-// is that of many calls queued together, until it has done them. Throws a usage
-// Error for bad options and a data Error if the two forms disagree.
+// Calls `report` with each finished row, and uses torch's number of threads. On a GPU many calls
+// are queued and timed together. Throws a usage Error for bad options and a data Error if the two
+// forms disagree.
 std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
                                      const std::function<void(const OpBenchRow&)>& report);
 

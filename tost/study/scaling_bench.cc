@@ -27,7 +27,7 @@ int64_t batch_of(const ScalingOptions& options, int64_t tokens) {
   return std::max<int64_t>(1, options.batch_tokens / tokens);
 }
 
-// Peak memory of a call, in units of its input: a little more than measured.
+// An estimate of the peak memory of a call in units of its input, a little above measured values.
 double first_guess(const std::string& mixer, const std::string& mode) {
   static const std::map<std::string, std::pair<double, double>> known{
       {"tssa", {3.5, 7}},   {"softmax", {7, 16}}, {"xca", {10, 22}},
@@ -48,8 +48,8 @@ struct CostPoint {
   double cost = 0;  // seconds or bytes of one sequence
 };
 
-// Cost at `tokens`, continued from the last two points (in rising order, not empty) with an
-// exponent of at least 1 and at most 3, 1 where there is one point.
+// The cost at `tokens`, extrapolated from the last two points (in rising order) by a power law
+// whose exponent is limited to 1 ... 3. With one point the exponent is 1.
 double predict_cost(const std::vector<CostPoint>& points, int64_t tokens) {
   const auto& last = points.back();
   double exponent = 1;
@@ -62,7 +62,7 @@ double predict_cost(const std::vector<CostPoint>& points, int64_t tokens) {
   return last.cost * std::pow(double(tokens) / double(last.tokens), exponent);
 }
 
-// A mixer in one mode, as far as it got.
+// A mixer in one mode, and its results so far.
 struct Track {
   const ScalingLayer* layer = nullptr;
   std::string mode;
@@ -125,7 +125,7 @@ class ScalingRun {
     return stop;
   }
 
-  // Why `track` must not be run at this length; "" if it may.
+  // The reason why `track` must not be run at this length; "" if it may be.
   std::string obstacle(const Track& track, int64_t tokens) const {
     const double batch = double(batch_of(options_, tokens));
     double bytes = double(scaling_bytes(options_, track.layer->mixer(), track.mode, tokens));
@@ -164,7 +164,7 @@ class ScalingRun {
     if (watcher_.begin) watcher_.begin(track.layer->mixer(), track.mode, tokens);
   }
 
-  // Bytes of a first call, which also touches the memory that the timed ones use again.
+  // The peak bytes of a first call, which also allocates the memory that the timed calls use again.
   int64_t count_bytes(const Track& track, const Tensor& x) const {
     auto& cache = BlockCache::instance();
     cache.reset_peak();
@@ -173,7 +173,7 @@ class ScalingRun {
     return caching_allocator_enabled() ? cache.stats().peak_bytes - before : 0;
   }
 
-  // False when the user stopped it.
+  // Measures all mixers at one length; returns false if the user stopped it.
   bool measure(int64_t tokens) {
     const auto going = tracks_for(tokens);
     if (going.empty()) return false;
@@ -277,7 +277,7 @@ int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
   double weights = 16.0 * double(options.dim) * double(options.dim) * (train ? 3.0 : 1.0);
   double call = 1 + first_guess(mixer, mode);
   if (!options.network.empty()) {
-    // A block has an MLP four times as wide, and training saves the results of every block.
+    // A block also has an MLP four times as wide, and training keeps the results of every block.
     const double blocks = double(sequence_preset(options.network).depth);
     weights *= 3 * blocks;
     call = (call + (train ? 20 : 10)) * (train ? blocks : 1);

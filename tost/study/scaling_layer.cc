@@ -18,12 +18,12 @@ namespace {
 CausalMixerConfig causal_config(const std::string& mixer, int64_t dim, int64_t heads) {
   CausalMixerConfig config;
   config.dim = dim, config.heads = heads, config.block = 1;
-  // Biases for positions would be parameters that grow with the tokens.
+  // No biases for positions, which would be parameters that grow with the number of tokens.
   if (mixer == "tssa") config.options.bias_positions = 0;
   return config;
 }
 
-// Learned positions would limit the length.
+// The preset without learned positions, which would limit the length.
 SequenceConfig network_config(const std::string& preset, const std::string& mixer) {
   auto config = sequence_preset(preset);
   config.mixer = mixer;
@@ -80,7 +80,7 @@ void ScalingLayer::train(const Tensor& x) const {
   for (const auto& p : module_->parameters()) {
     if (p.numel() > 0) wanted.push_back(p);
   }
-  // Any gradient does; that of a layer has the shape of its input.
+  // Any gradient of the output will do; that of a layer has the shape of its input.
   const auto y = call(*module_, input);
   torch::autograd::grad({y}, wanted, {network_ ? torch::ones_like(y) : x});
 }

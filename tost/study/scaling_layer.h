@@ -17,18 +17,18 @@ class ScalingLayer {
   ScalingLayer(const std::string& mixer, const ScalingOptions& options);
 
   const std::string& mixer() const { return mixer_; }
-  // Random tokens [batch, tokens, dim], or ids [batch, tokens] of a network.
+  // Draws random tokens [batch, tokens, dim], for a network ids [batch, tokens].
   torch::Tensor draw_input(int64_t batch, int64_t tokens) const;
   torch::Tensor forward(const torch::Tensor& x) const;
   // Computes and discards gradients of every weight and of x (not of ids).
   void train(const torch::Tensor& x) const;
-  // Whether this is a layer of TSSA; if so, also returns its projected tokens and temp.
+  // Whether this is a layer of TSSA; only then the functions project() and temp() may be called.
   bool has_membership() const { return mixer_ == "tssa" && !network_; }
   torch::Tensor project(const torch::Tensor& x) const;
   torch::Tensor temp() const;
 
-  // Throws a data Error unless forward() equals the same layer in float64, with TSSA in its plain
-  // form.
+  // Throws a data Error unless forward() agrees with the layer in float64 (of TSSA, its plain
+  // form).
   void check_result() const;
 
  private:

@@ -1,4 +1,4 @@
-// The float64 form of a TSSA layer for long inputs, block by block.
+// Computes TSSA in float64 for long inputs, block by block.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ using torch::Tensor;
 
 constexpr int64_t kBlock = 4096;
 
-// `visit` gets the position of a block of tokens and its w in float64 as heads [B, H, n, P].
+// Calls `visit` with the position of each block of tokens and its w in float64 as [B, H, n, P].
 template <typename Visit>
 void for_blocks(const Tensor& w, int64_t heads, const Visit& visit) {
   for (int64_t t = 0; t < w.size(1); t += kBlock) {
@@ -28,7 +28,7 @@ void for_blocks(const Tensor& w, int64_t heads, const Visit& visit) {
   }
 }
 
-// The values to compare, gathered block by block.
+// Gathers the values to compare, block by block.
 class Comparison {
  public:
   Comparison(const Tensor& y, const Tensor& pi) : y_(y), pi_(pi) {

@@ -29,14 +29,14 @@ std::string short_ms(double ms) {
   return ms < 1 ? format_text("%.3f", ms) : three_digits(ms);
 }
 
-// A line of the tables for a terminal.
+// Writes a line of a table for a terminal.
 void row(std::ostream& out, const std::string& first, const std::vector<std::string>& cells) {
   out << std::setw(12) << first;
   for (const auto& cell : cells) out << std::setw(13) << cell;
   out << "\n";
 }
 
-// A row a length; "-" where a mixer was not measured. `format` takes a point.
+// Writes a row for each length. `format` formats a point; "-" is a mixer that was not measured.
 template <typename Format>
 void by_length(std::ostream& out, const ScalingOptions& options, const ScalingResult& result,
                const std::string& mode, const Format& format) {

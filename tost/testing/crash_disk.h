@@ -1,5 +1,5 @@
-// A disk that can fail or stop at a chosen system call. It then shows the content after a power
-// loss, for tests of everything that must not be lost.
+// A disk that fails or stops at a chosen system call, and then shows what a power loss leaves, for
+// tests of files that must not be lost.
 #pragma once
 
 #include <cerrno>
@@ -17,15 +17,15 @@
 
 namespace tost::testing {
 
-// The remains of changes that no fsync, of the file or of its folder, has made durable.
+// What a power loss leaves of changes that no fsync of the file or its folder has made durable.
 enum class PowerLoss {
   kNone,          // everything: only the process died
   kDropUnsynced,  // nothing
   kDropBytes,     // names, and of their files the bytes that were secured
 };
 
-// Follows every change below `root`, which exists; its content at the start counts as durable.
-// While it lives it serves the whole process, from any thread.
+// Follows every change below the existing folder `root`, whose content at the start counts as
+// durable. While the object exists it serves all threads of the process.
 class CrashDisk : public FileCalls {
  public:
   explicit CrashDisk(const std::filesystem::path& root)
@@ -36,15 +36,15 @@ class CrashDisk : public FileCalls {
   CrashDisk(const CrashDisk&) = delete;
   CrashDisk& operator=(const CrashDisk&) = delete;
 
-  // Calls are counted from 0 again. From the k-th on all calls fail and change nothing. So cleaning
-  // up after a failure has no effect, as in a killed process.
+  // Counts calls from 0 again; the k-th and all later calls fail and change nothing. So cleaning up
+  // after the failure has no effect, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
-  // The k-th call and the next times - 1 fail with `error`.
+  // Lets `times` calls from the k-th on fail with `error`.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }
 
-  // Puts the folder into its state after the loss, which then counts as secured.
+  // Gives the folder its content after the power loss, which then counts as durable.
   void lose_power(PowerLoss loss) {
     run_on();
     open_.clear();
@@ -77,7 +77,7 @@ class CrashDisk : public FileCalls {
     return FileCalls::write(fd, bytes, count > 1 && calls_ % 2 == 0 ? count / 2 : count);
   }
 
-  // Costs no time: this class records what is durable, without the disk below.
+  // Does not call fsync on the real disk, which costs time: this class records what is durable.
   int fsync(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
@@ -91,7 +91,7 @@ class CrashDisk : public FileCalls {
     return 0;
   }
 
-  // Closes even where it reports a failure, so that no test runs out of descriptors.
+  // Closes the descriptor even where it reports a failure, so that no test runs out of descriptors.
   int close(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     open_.erase(fd);
@@ -188,7 +188,7 @@ class CrashDisk : public FileCalls {
     }
   }
 
-  // The folder's node; null outside the root.
+  // The node that represents the folder; null outside the root.
   Node* find(const std::filesystem::path& folder) const {
     const auto inside = std::filesystem::absolute(folder).lexically_normal().lexically_relative(
         std::filesystem::absolute(root_).lexically_normal());

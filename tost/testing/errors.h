@@ -1,4 +1,4 @@
-// The sentence something refuses with, for tests of messages.
+// Catches the Error that an action throws, for tests of messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace tost::testing {
 
-// Empty where nothing is thrown.
+// The message of the Error that `action` throws; empty where it throws none.
 template <typename Action>
 std::string error_of(const Action& action) {
   try {
@@ -20,7 +20,7 @@ std::string error_of(const Action& action) {
   return "";
 }
 
-// The same, and the test fails where the error is of another kind.
+// As the function above, but the test fails where the Error is of another kind.
 template <typename Action>
 std::string error_of(ErrorKind kind, const Action& action) {
   try {

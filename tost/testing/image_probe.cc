@@ -1,4 +1,4 @@
-// A small program for the tests in Python: applies one picture function to a file.
+// A program for the tests in Python that applies one picture function to a file.
 #include <cstdlib>
 #include <iostream>
 

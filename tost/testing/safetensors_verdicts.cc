@@ -1,5 +1,5 @@
-// Prints every case of safetensors_test_util.h for the tests in Python: name, "valid" or "refused",
-// and the bytes in hexadecimal.
+// Prints every test file of safetensors_test_util.h for the tests in Python: its name, "valid" or
+// "refused", and the bytes in hexadecimal.
 #include <cstdio>
 #include <iostream>
 

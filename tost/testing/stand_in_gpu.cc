@@ -62,7 +62,7 @@ struct Hooks final : at::CUDAHooksInterface {
   }
 };
 
-// The same memory, on another device; the result keeps it alive.
+// A tensor on another device with the memory of x, which it keeps alive.
 Tensor moved(const Tensor& x, c10::Device device) {
   auto* held = new Tensor(x);
   const auto release = [](void* context) { delete static_cast<Tensor*>(context); };
@@ -78,7 +78,7 @@ Tensor moved(const Tensor& x, c10::Device device) {
   return result;
 }
 
-// `value`, with `change` in place of each tensor in it.
+// Returns `value` with `change` applied to each tensor in it.
 IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> change) {
   if (value.isTensor()) return change(value.toTensor());
   if (value.isTensorList()) {
@@ -94,7 +94,7 @@ IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> cha
   return list;
 }
 
-// Stands in for every operator on the GPU.
+// Runs every operator of the GPU on the CPU.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   std::vector<std::pair<Tensor, Tensor>> pairs;  // of the host, of the GPU
@@ -105,7 +105,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     pairs.emplace_back(moved(x, c10::kCPU), x);
     return pairs.back().first;
   };
-  // What was written in place is the tensor that was given.
+  // An output that was written in place is the tensor that was passed in.
   const auto gpu_of = [&](const Tensor& x) -> Tensor {
     if (!x.defined()) return x;
     const Tensor result = moved(x, kGpu);
@@ -130,7 +130,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-// The one operator that tensors of both take part in.
+// Copies between the devices, the only operator that takes tensors of both.
 Tensor& copy_here(Tensor& to, const Tensor& from, bool) {
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   Tensor target = to.is_cuda() ? moved(to, c10::kCPU) : to;
@@ -144,7 +144,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, m) {
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("copy_", &copy_here);
-  // Views share the storage itself, which inference mode asks for.
+  // Views are implemented here because inference mode requires that they share their storage.
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
   m.impl("_reshape_alias", &at::native::_reshape_alias);

@@ -1,5 +1,5 @@
-// A small program for the tests in Python: text on stdin, its GPT-2 ids on stdout as 16-bit
-// numbers.
+// A program for the tests in Python that reads text on stdin and writes its GPT-2 ids to stdout as
+// 16-bit numbers.
 #include <iostream>
 #include <iterator>
 

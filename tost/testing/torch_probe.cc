@@ -13,7 +13,7 @@
 namespace tost {
 namespace {
 
-// Element by element, so that strides need no special case.
+// Copies element by element, so that strides need no special case.
 std::string row_major(const TorchFile& file, const TorchTensor& tensor) {
   const auto width = static_cast<size_t>(dtype_info(tensor.dtype).bytes);
   const std::string_view storage = file.storage_bytes(tensor.storage);

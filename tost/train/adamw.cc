@@ -12,8 +12,8 @@ namespace {
 
 using torch::Tensor;
 
-// The whole gradient of a parameter with a working copy: in the copy, unless a dense part of it
-// reached the parameter itself. Lookups in a table leave a sparse part there, of few rows.
+// The whole gradient of a parameter with a working copy. The copy holds it, unless a dense part
+// reached the parameter itself, where table lookups also leave a sparse part of few rows.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
   Tensor of_weight = p.grad(), other = copy.target().grad();
   if (of_weight.defined() && other.defined()) {
@@ -79,7 +79,7 @@ void AdamW::step(double lr, double gradient_scale) {
   }
 }
 
-// A working copy is made again at its next use, since the weight was written.
+// The working copy is made again at its next use, because the weight has changed.
 void AdamW::step_muon(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
                       double gradient_scale) const {
   for (size_t i = 0; i < group.params.size(); ++i) {
@@ -96,7 +96,8 @@ void AdamW::step_muon(const ParamGroup& group, const std::vector<Moments>& momen
   }
 }
 
-// ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
+// Uses ATen's fused kernel, which reads p, g, m, v and writes p, m, v once: 28 bytes per element in
+// float32.
 void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
                        double gradient_scale) const {
   if (!group.muon_parts.empty()) return step_muon(group, moments, lr, gradient_scale);
@@ -121,7 +122,7 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);
-  // The kernel does not count versions itself, and copies of weights are renewed by the version.
+  // The kernel does not increase the versions by which working copies notice a changed weight.
   for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -1,5 +1,5 @@
 // AdamW (decoupled weight decay, arXiv 1711.05101) over named parameter groups, in one pass over
-// memory; Muon in the groups that ask for it.
+// memory; Muon in the groups that are marked for it.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@ namespace tost {
 
 // A set of parameters that share a weight decay.
 struct ParamGroup {
-  // One a parameter, unique over all groups: the key of its state in checkpoints.
+  // A name for each parameter, unique over all groups: the key of its state in checkpoints.
   std::vector<std::string> names;
   std::vector<torch::Tensor> params;
   double weight_decay = 0;
-  // Muon's, by parameter: the matrices that it is cut into (muon.h). Empty: AdamW's.
+  // For Muon, the number of matrices that each parameter is cut into (muon.h); empty for AdamW.
   std::vector<int64_t> muon_parts = {};
 };
 
@@ -28,19 +28,18 @@ struct AdamWOptions {
   double momentum = 0.95;  // Muon's
 };
 
-// p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
-// p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Equal to torch.optim.AdamW to
-// rounding. Deterministic for any thread count (element by element). Parameters are float32 or
-// float64. Those with a working copy have their gradient there or in themselves, or a part in
-// either; the copy is written in the same pass.
+// p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; p <- p - lr (m / (1 -
+// b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Equal to torch.optim.AdamW up to rounding, and the same
+// for any number of threads. Parameters are float32 or float64. A parameter with a working copy has
+// its gradient in the copy, in itself, or a part in either; the copy is written in the same pass.
 class AdamW {
  public:
   using Copies = std::vector<std::shared_ptr<WorkingCopy>>;
-  // `copies`: of some of the parameters. They are not part of the state.
+  // `copies` are working copies of some parameters, which are not part of the state.
   AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies = {});
 
-  // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient do not
-  // change, nor do their moments.
+  // Multiplies each gradient by `gradient_scale` (> 0). Parameters without a gradient, and their
+  // moments, do not change.
   void step(double lr, double gradient_scale = 1);
   void zero_grad();
   // The 2-norm of all gradients.
@@ -49,10 +48,11 @@ class AdamW {
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
 
-  // Exact state, which shares memory: "exp_avg.NAME", "exp_avg_sq.NAME" (like the parameter),
-  // "step.NAME" (float scalar); of Muon "momentum_buffer.NAME" alone.
+  // The exact state, in shared memory: "exp_avg.NAME", "exp_avg_sq.NAME" (of the parameter's
+  // sizes), "step.NAME" (float scalar); for Muon only "momentum_buffer.NAME".
   std::map<std::string, torch::Tensor> state() const;
-  // Strict: throws a data Error naming the tensor that is missing, unexpected or of another shape.
+  // Loads such a state. Throws a data Error naming a tensor that is missing, unexpected or of
+  // another shape.
   void load_state(const std::map<std::string, torch::Tensor>& state);
 
  private:
@@ -80,8 +80,8 @@ const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& st
 // The 2-norm of the gradients of parameters without working copies.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);
 
-// The factor that reduces gradients of this norm to max_norm, as torch's clip_grad_norm_: 1, or
-// max_norm / (norm + 1e-6). As argument of AdamW::step it costs no pass over the gradients.
+// The factor by which torch's clip_grad_norm_ reduces gradients of this norm: max_norm / (norm +
+// 1e-6), at most 1. As the argument of AdamW::step it costs no pass over the gradients.
 double clip_scale(double norm, double max_norm);
 
 }  // namespace tost

@@ -13,32 +13,32 @@
 
 namespace tost {
 
-// One save at a time: the next one waits for it, so that there are never two half-written folders,
-// nor more than one copy of the run's state. For use from one thread; `store` outlives the saver,
-// and nothing else may save to it meanwhile.
+// Runs one save at a time; the next one waits, so that there are never two half-written folders,
+// nor two copies of the run's state. For use from one thread; `store` must outlive the saver, and
+// nothing else may save to it meanwhile.
 class BackgroundSaver {
  public:
-  // A failed save is tried again after each of the pauses, because network disks and quotas have
-  // temporary failures. The last failure counts.
+  // Repeats a failed save after each of the pauses, because failures of network disks and quotas
+  // can be temporary, and reports the last failure.
   BackgroundSaver(CheckpointStore& store, std::vector<std::chrono::milliseconds> pauses);
-  // Waits for the save under way; its failure is lost.
+  // Waits for the running save, and ignores its failure.
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  // Copies the tensors of `checkpoint`, so that they may change as soon as this returns, and
-  // begins; waits for the save before. If that save failed, its failure becomes a message, and this
-  // checkpoint is written at once on the caller's thread: throws if this fails too. A checkpoint
-  // whose copy does not fit in memory is also written at once.
+  // Waits for the save before, copies the tensors of `checkpoint`, which may then change, and
+  // begins to save the copy. If the save before failed, reports that, and writes this checkpoint on
+  // the caller's thread, throwing if this fails too. Does so also if the copy does not fit in
+  // memory.
   void save(const Checkpoint& checkpoint, bool best);
-  // The same on this thread and without a copy in any case.
+  // Saves on the caller's thread, without a copy.
   void save_now(const Checkpoint& checkpoint, bool best);
 
-  // Waits for the save under way. Throws its error.
+  // Waits for the running save, and throws its error.
   void wait();
 
-  // Folders finished since the last call, and a sentence for each failed attempt, of the saves that
-  // save() or wait() has waited for.
+  // The folders finished since the last call, and a sentence for each failed attempt. Covers the
+  // saves that save() or wait() has waited for.
   struct Report {
     std::vector<std::filesystem::path> finished;
     std::vector<std::string> messages;
@@ -60,7 +60,7 @@ class BackgroundSaver {
   Report report_;
 };
 
-// 0.5 s, 2 s, 8 s, and 10 s from then on.
+// Pauses of 0.5 s, 2 s, 8 s, and then 10 s each.
 std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries);
 
 }  // namespace tost

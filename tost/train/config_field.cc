@@ -56,14 +56,13 @@ std::string show_limit(const FieldInfo& field, double limit) {
   return json_text(whole ? json(static_cast<int64_t>(limit)) : json(limit));
 }
 
-// A number that is not finite would be null in JSON.
+// Formats a number; JSON would show one that is not finite as null.
 std::string show_number(const json& value) {
   const double number = value.get<double>();
   return std::isfinite(number) ? json_text(value) : cat(number);
 }
 
-// Unsigned values above int64 would turn negative in get<int64_t>(); as doubles they are out of
-// range.
+// Compares unsigned values above int64 as doubles, because get<int64_t>() would make them negative.
 void check_range(const FieldInfo& field, const json& value) {
   const double number = value.get<double>();
   if (std::isfinite(number) && number >= field.low && number <= field.high) return;
@@ -87,7 +86,7 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
   return value;
 }
 
-// Sets of files are named by what their names begin with.
+// Whether names of files begin with this path, as the name of a set of files.
 bool files_begin_with(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const std::string begin = path.filename().string();
@@ -104,7 +103,7 @@ std::string absolute_setting(const std::string& path) {
   const fs::path whole = absolute_path(path);
   fs::path plain = whole.lexically_normal();
   if (plain.filename().empty()) plain = plain.parent_path();
-  // After a link, ".." is not the folder that it is spelled as.
+  // After a link, ".." may lead to another folder than its spelling says.
   const bool same = !path_exists(whole) || canonical_path(whole) == canonical_path(plain);
   return same ? plain.string() : whole.string();
 }

@@ -33,14 +33,13 @@ struct FieldInfo {
 // Throws a usage Error naming the key, the value and the allowed ones.
 void check_value(const FieldInfo& field, const nlohmann::json& value);
 
-// A flag's text as the field's JSON value, checked. Throws a usage Error.
+// Converts a flag's text to the field's JSON value. Throws a usage Error for a bad value.
 nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 
-// Every value of `over` (flags) replaces that of `under` (a config file); objects are merged key by
-// key.
+// Replaces values of `under` (a config file) by those of `over` (flags); merges objects key by key.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
-// Written into configurations by earlier builds of 0.1.0; skipped, because they mean nothing now.
+// Whether this is a key that earlier builds of 0.1.0 wrote and that has no meaning now.
 inline bool is_retired_key(std::string_view key) {
   return key == "graphs" || key == "side" || key == "contour_length" || key == "fast_decode";
 }
@@ -50,10 +49,10 @@ inline bool is_retired_key(std::string_view key) {
 
 // A path as a configuration stores it: valid from any working directory, in one spelling.
 std::string absolute_setting(const std::string& path);
-// The same if the path exists or is a prefix of files (a set's name); else the text unchanged, for
-// messages and for names that are not paths.
+// As absolute_setting() if the path exists or is a prefix of files (a set's name); else the text
+// unchanged, because it may be no path.
 std::string absolute_where_found(const std::string& path);
-// Whether two such values mean the same data.
+// Whether two stored paths name the same data.
 bool same_path(const std::string& a, const std::string& b);
 
 template <class Config>
@@ -79,12 +78,12 @@ class FieldTable {
     set_.back() = [=](auto& c, const nlohmann::json& v) { c.*member = keep(v.get<std::string>()); };
     return *this;
   }
-  // Text that may name a file or folder, stored as `keep` returns it.
+  // A text that may name a file or folder; `keep` converts it to what is stored.
   FieldTable& path(std::string key, std::string Config::*member,
                    std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
     return text(std::move(key), member, on_resume, std::move(help), keep);
   }
-  // A text, or a type that JSON holds as its name.
+  // A text, or a type that JSON stores by name.
   template <class T, class Owner>
   FieldTable& choice(std::string key, T Owner::*member, std::vector<std::string> choices,
                      OnResume on_resume, std::string help) {
@@ -96,7 +95,7 @@ class FieldTable {
                      std::string help) {
     return add({std::move(key), FieldType::kObject, std::move(help), on_resume}, member);
   }
-  // All fields of a base struct's table.
+  // Adds all fields of the table of a base struct.
   template <class Base>
   FieldTable& include(const FieldTable<Base>& base) {
     for (size_t i = 0; i < base.fields().size(); ++i) {
@@ -117,9 +116,8 @@ class FieldTable {
     return object;
   }
 
-  // Sets the fields that `object` holds. `where` names the source in errors ("config.json").
-  // Throws a usage Error for an unknown key (nearest offered), a wrong type or a value out of
-  // range.
+  // Sets the fields that `object` holds. `where` names the source in errors ("config.json"). Throws
+  // a usage Error for an unknown key (with the nearest one), a wrong type or a value out of range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
       if (is_retired_key(key)) continue;

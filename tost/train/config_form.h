@@ -1,5 +1,5 @@
-// The settings of a kind of run, and how its configuration comes from JSON: recipe, then config
-// file, then flags.
+// The settings of a kind of run, and how JSON becomes its configuration: first the recipe, then the
+// config file, then flags.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,7 @@
 
 namespace tost {
 
-// A named set of settings that differ from Config's defaults; the configuration's `recipe` is its
-// name.
+// A set of settings that differ from Config's defaults; the configuration's `recipe` is its name.
 template <class Config>
 struct Recipe {
   std::string name;
@@ -25,7 +24,7 @@ struct ConfigForm {
   FieldTable<Config> fields;            // "recipe" among them
   std::vector<Recipe<Config>> recipes;  // the first is the default
   void (*check)(const Config&);         // rules between values; throws a usage Error
-  // Keys that are short for the same key of the object "model_options".
+  // Keys that are shorthands for the same keys of the object "model_options".
   std::vector<FieldInfo> shorthands = {};
 };
 
@@ -36,19 +35,19 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
-// Shorthands of keys of model_options, each with its help; `usual` holds a value of each, whose
-// type is checked: the model checks the value.
+// Makes shorthands of keys of model_options, each with its help. `usual` has a value of each, which
+// gives its type; the model checks the value.
 std::vector<FieldInfo> shorthand_fields(
     const std::vector<std::pair<const char*, const char*>>& help, const nlohmann::json& usual);
 
-// `values` with every shorthand moved into model_options. Throws a usage Error for a wrong value,
-// or one that model_options gives differently.
+// Moves every shorthand in `values` into model_options. Throws a usage Error for a wrong value, or
+// if model_options has another value.
 nlohmann::json expand_shorthands(const std::vector<FieldInfo>& shorthands, nlohmann::json values);
 
 [[noreturn]] void fail_unknown_recipe(const std::string& name,
                                       const std::vector<std::string>& known);
 
-// The values of a recipe. Throws a usage Error for an unknown name, offering the nearest.
+// The values of a recipe. Throws a usage Error, with the nearest name, for an unknown name.
 template <class Config>
 Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   for (const auto& recipe : form.recipes) {
@@ -61,9 +60,8 @@ Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   fail_unknown_recipe(name, names_of(form.recipes));
 }
 
-// The configuration of `values` (a config file merged with flags, see merge()): the recipe that the
-// key "recipe" names (default: the first), changed by every other key. Strict; usage Errors as in
-// FieldTable::apply.
+// Makes a configuration of `values` (a config file merged with flags, see merge()): the recipe of
+// the key "recipe" (default: the first), changed by all other keys. Throws as FieldTable::apply.
 template <class Config>
 Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
                    std::string_view where = "the configuration") {
@@ -78,13 +76,13 @@ Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
   return config;
 }
 
-// Compares the two JSON forms of a resumed run's configuration: a changed value that the saved
-// state cannot follow is a usage Error naming the key and both values; any other change that makes
-// the result differ from an uninterrupted run is a sentence in `messages`.
+// Compares a resumed run's configuration with that of its start. Throws a usage Error naming the
+// key and both values for a change that the saved state cannot follow. Other changes that affect
+// the result add a sentence to `messages`.
 void check_resumed(const std::vector<FieldInfo>& fields, const nlohmann::json& before,
                    const nlohmann::json& after, std::vector<std::string>& messages);
 
-// The configuration of a resumed run: that of its start, changed by `values`.
+// Makes a resumed run's configuration: that of its start, changed by `values`.
 template <class Config>
 Config resume_config(const ConfigForm<Config>& form, const Config& saved,
                      const nlohmann::json& values, std::vector<std::string>& messages) {
@@ -99,13 +97,13 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
-// The data that a model is scored on: the settings of `input`, "data" among them. Those of `keys`
-// that are missing come from the run that contains the model file, if there is one. Settings of how
-// the run's data is read and split count only for that data.
+// The settings of the data that a model is scored on: `input`, completed for `keys` by the run that
+// contains the model file, if any. The run's settings of how data are read and split are used only
+// for the run's data.
 nlohmann::json scored_data(nlohmann::json input, const std::filesystem::path& model_file,
                            std::vector<std::string> keys);
 
-// A JSON object from a config file. Throws a usage Error when it is not one.
+// Reads the JSON object of a config file. Throws a usage Error if it is not one.
 nlohmann::json read_config_file(const std::filesystem::path& path);
 
 }  // namespace tost

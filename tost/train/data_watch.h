@@ -9,8 +9,8 @@
 
 namespace tost {
 
-// Thrown if no batch arrived in time. The reading thread still uses the task, so the task and all
-// it uses must be leaked.
+// Thrown if no batch arrived in time. The reading thread still uses the task, so the catcher must
+// not destroy the task or what it uses.
 class DataTimeout : public Error {
  public:
   using Error::Error;
@@ -20,14 +20,14 @@ class DataTimeout : public Error {
 class DataWatch {
  public:
   DataWatch();
-  // Waits for no work that was aborted.
+  // Does not wait for work that was aborted.
   ~DataWatch();
   DataWatch(const DataWatch&) = delete;
   DataWatch& operator=(const DataWatch&) = delete;
 
-  // Runs `work` on a separate thread, always the same one, and waits for its end. Rethrows its
-  // exception. After half of `seconds` calls at_half, here, once. False after `seconds`: the thread
-  // is then abandoned with the work, and the watch cannot be used again.
+  // Runs `work` on a separate thread, always the same one, and waits for its end; rethrows its
+  // exception. Calls at_half on the caller's thread after half of `seconds`. Returns false after
+  // `seconds`: the thread then continues alone, and the watch cannot be used again.
   bool run(std::function<void()> work, double seconds, const std::function<void()>& at_half);
 
  private:

@@ -8,19 +8,19 @@
 
 namespace tost {
 
-// After each step: average <- decay * average + (1 - decay) * value, for floating-point parameters
-// and buffers (batch-norm statistics included, as the official code's ModelEma does); integer
-// buffers are copied.
+// Computes average <- decay * average + (1 - decay) * value after each step, for floating-point
+// parameters and buffers (batch-norm statistics included, as ModelEma of the official code); copies
+// integer buffers.
 class Ema {
  public:
-  // Starts at the model's present values. 0 < decay < 1.
+  // Starts the average at these values. 0 < decay < 1.
   Ema(const std::map<std::string, torch::Tensor>& values, double decay);
 
-  // `values` has the names and shapes the average was made with.
+  // Updates the average with values of the same names and shapes.
   void update(const std::map<std::string, torch::Tensor>& values);
 
   const std::map<std::string, torch::Tensor>& average() const { return average_; }
-  // Throws a data Error when a name or shape differs.
+  // Replaces the average. Throws a data Error if a name or shape differs.
   void load(const std::map<std::string, torch::Tensor>& average);
 
  private:

@@ -1,4 +1,4 @@
-// Finds bad steps, and reads and writes the state of the guards.
+// Finds bad steps; reads and writes the guards' state.
 #include <algorithm>
 #include <cmath>
 #include <iomanip>

@@ -61,17 +61,17 @@ struct LoopConfig {
   int64_t threads = 0;
 };
 
-// A kind of run has the first table and one or both of the others: lengths in epochs for data sets,
-// lengths in steps for streams.
+// Every kind of run has the first table, and one or both of the others: lengths in epochs for data
+// sets, in steps for streams.
 const FieldTable<LoopConfig>& loop_fields();
 const FieldTable<LoopConfig>& epoch_fields();
 const FieldTable<LoopConfig>& step_fields();
 
-// Rules that tie several values together. Throws a usage Error.
+// Checks rules that involve several values. Throws a usage Error.
 void check_loop_config(const LoopConfig& config);
 
-// The precision of recipes that are meant for bf16: bf16, but fp32 if there is no GPU and the CPU
-// does not multiply bfloat16, which takes many times as long.
+// The precision of recipes that are meant for bf16: fp32 if there is no GPU and the CPU cannot
+// multiply bfloat16, where bf16 would take many times as long; else bf16.
 Precision recipe_precision();
 
 }  // namespace tost

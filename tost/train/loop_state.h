@@ -1,4 +1,4 @@
-// Everything of the loop's progress that is neither a tensor nor derived from the step: state.json.
+// The loop's progress as far as it is neither a tensor nor derived from the step: state.json.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@ inline constexpr int64_t kGuardWindow = 128;  // accepted steps a new one is com
 inline constexpr int64_t kGuardLeast = 32;    // and how many there must be
 
 struct GuardState {
-  // Values of the last accepted steps, oldest first, at most kGuardWindow of each.
+  // Losses and gradient norms of the last accepted steps, oldest first, at most kGuardWindow of
+  // each.
   std::vector<double> losses = {}, norms = {};
   int64_t skipped = 0;  // steps in all
   int64_t skipped_in_row = 0;
   int64_t rollbacks = 0;
   double lr_factor = 1;
   int64_t data_ahead = 0;  // steps whose batches were skipped
-  // The last checkpoint that was due by the settings: a run rolls back to it. -1: none yet. One
-  // that was written because the run was stopped does not count, because an uninterrupted run lacks
-  // it.
+  // The step of the last scheduled checkpoint, to which the run rolls back; -1: none yet. A
+  // checkpoint of a stopped run does not count, because an uninterrupted run lacks it.
   int64_t rollback_step = -1;
 
   void accept(double loss, double norm);
 };
 
 nlohmann::json to_json(const GuardState& state);
-// Throws json exceptions for a wrong type and a data Error naming `where` for impossible values.
+// Reads the guards' state. Throws json exceptions for a wrong type, and a data Error naming `where`
+// for impossible values.
 GuardState guard_state_from_json(const nlohmann::json& object, const std::string& where);
 
 // A step that must not change the weights.
@@ -43,20 +44,20 @@ struct BadStep {
   std::optional<double> z;  // nothing where the value is not finite
 };
 
-// With m and s the mean and standard deviation (n in the denominator) of `accepted`: bad if
-// value > m + limit s, where s is at least 1e-6 |m|, the size of a plateau's rounding.
-// No finite value is bad before kGuardLeast are accepted or for a limit of 0. One that is not
-// finite always is.
+// Finds a value above m + limit s, with the mean m and the standard deviation s (n in the
+// denominator) of `accepted`; s is at least 1e-6 |m|, for rounding on a plateau. No finite value is
+// bad before kGuardLeast values are accepted, or for a limit of 0. A value that is not finite
+// always is.
 std::optional<BadStep> find_outlier(const char* what, double value,
                                     const std::vector<double>& accepted, double limit);
 
-// "the loss 7.5 lay 12.3 standard deviations above the mean", "the loss became nan".
+// Describes a bad step: "the loss 7.5 lay 12.3 standard deviations above the mean".
 std::string describe(const BadStep& bad);
 
 // ---- The state of the loop. ----
 
-// Sums since the last line of the metrics log, so that a run resumed between two lines writes the
-// same line.
+// Sums since the last line of the metrics log, from which a run that is resumed between two lines
+// writes the same next line.
 struct RunningSums {
   double loss = 0;  // of step means
   int64_t steps = 0;
@@ -79,13 +80,13 @@ struct LoopState {
   std::optional<BestSoFar> best;
   RunningSums sums;
   GuardState guards;
-  // True in every run that has ever had several processes: random numbers of a batch (dropout and
-  // the like) depend on the batch's position in the data. Else they depend on all earlier draws.
+  // True in every run that has ever had several processes: random numbers such as dropout's then
+  // depend on the batch's position in the data, else on all earlier draws.
   bool noise_by_batch = false;
 };
 
 nlohmann::json to_json(const LoopState& state);
-// Strict; a data Error names `path`.
+// Reads the state. Throws a data Error naming `path` for anything unexpected.
 LoopState loop_state_from_json(const nlohmann::json& object, const std::filesystem::path& path);
 
 }  // namespace tost

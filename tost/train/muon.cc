@@ -13,13 +13,13 @@ using torch::Tensor;
 
 namespace {
 
-// Queries, keys, values and the like lie in one weight [parts C, C].
+// The number of matrices in a weight: queries, keys and values are one weight [parts C, C].
 int64_t parts_of(const std::string& name, const Tensor& weight) {
   const bool joint = ends_with(name, "c_attn.weight") || ends_with(name, "qkv.weight");
   return joint ? std::max<int64_t>(1, weight.size(0) / weight.size(1)) : 1;
 }
 
-// By weight, the parts of every matrix that is Muon's.
+// The weights that Muon updates, each with its number of parts.
 std::map<const void*, int64_t> matrices_of(const torch::nn::Module& model) {
   std::map<const void*, int64_t> found;
   for (const auto& block : blocks_of(model)) {

@@ -1,5 +1,5 @@
-// Muon (arXiv 2502.16982): for the matrices of blocks, a step along momentum whose singular values
-// are all made about 1.
+// Muon (arXiv 2502.16982): updates matrices of blocks by their momentum with all singular values
+// made about 1.
 #pragma once
 
 #include <vector>
@@ -14,16 +14,16 @@ struct MuonStep {
   int64_t parts = 1;          // matrices of equal height that the weight is cut into
 };
 
-// torch.optim.Muon with adjust_lr_fn "match_rms_adamw" and Nesterov momentum, of each part by
-// itself, with products in the weight's type where torch has bfloat16. `buffer` is the momentum.
+// Takes the step of torch.optim.Muon with adjust_lr_fn "match_rms_adamw" and Nesterov momentum, for
+// each part alone, with products in the weight's type (torch: bfloat16). `buffer` is the momentum.
 void muon_step(const MuonStep& options, const torch::Tensor& weight, const torch::Tensor& buffer,
                const torch::Tensor& gradient);
 
-// x [M, N] with its singular values at about 1: five quintic Newton-Schulz steps.
+// Makes the singular values of x [M, N] about 1 by five quintic Newton-Schulz steps.
 torch::Tensor orthogonal(const torch::Tensor& x);
 
-// The same groups, in which Muon has the matrices of the model's blocks: weights of linear maps
-// that are at least half as wide as the block on both sides, so not those into one number a head.
+// Marks the matrices of the model's blocks in `groups` for Muon: weights of linear maps that are at
+// least half as wide as the block on both sides, which excludes maps to one number per head.
 std::vector<ParamGroup> with_muon(const torch::nn::Module& model, std::vector<ParamGroup> groups);
 
 }  // namespace tost

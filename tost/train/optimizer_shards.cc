@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kFirst[] = "exp_avg.", kSecond[] = "exp_avg_sq.", kSteps[] = "step.";  // AdamW's
 
-// All elements in the order of memory.
+// A flat view of all elements in the order of memory.
 Tensor in_memory_order(const Tensor& x) {
   return x.detach().as_strided({x.numel()}, {1});
 }
@@ -92,7 +92,7 @@ void OptimizerShards::end_update() {
   }
 }
 
-// Whole parameters in their order, as even in elements as they allow, and no shard without any.
+// Assigns whole parameters, in their order, to shards of about equal size, none of them empty.
 void OptimizerShards::choose_owners() {
   int64_t all = 0, before = 0, place = -1, owner = -1;
   for (const Tensor& p : buckets_.parameters()) all += p.numel();
@@ -162,7 +162,7 @@ StateDict OptimizerShards::shard_of(const StateDict& moments) const {
   return own;
 }
 
-// For a contiguous parameter the other elements are not read, because they may be in a file.
+// Of a contiguous parameter only the slice is read, because the tensor may be mapped from a file.
 StateDict OptimizerShards::local_part(const std::string& prefix, const StateDict& whole) const {
   const torch::NoGradGuard no_grad;
   StateDict result;

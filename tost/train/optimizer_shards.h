@@ -1,5 +1,5 @@
-// The state of the optimiser and the averaged weights, divided over the processes (ZeRO-1): each
-// updates a part of every bucket of gradients, and gets the parameters that the others updated.
+// Divides the state of the optimiser and the averaged weights over the processes (ZeRO-1): each
+// updates a part of every bucket, and gets the parameters that the others have updated.
 #pragma once
 
 #include <functional>
@@ -12,40 +12,41 @@
 
 namespace tost {
 
-// Slices are views of the parameters' memory, one-dimensional, named as the parameter. A slice
-// begins at a multiple of GradientBuckets::kAligned elements and its end is one or the parameter's
-// end, so that the optimiser's kernels give it the bits they give the whole.
+// A slice is a one-dimensional view of a parameter's memory, with its name. It begins at a multiple
+// of GradientBuckets::kAligned elements, and ends at one or at the parameter's end, so that the
+// optimiser's kernels give the same bits as for the whole parameter.
 class OptimizerShards {
  public:
-  // All outlive it. The buckets' parameters are those of `groups`.
+  // The arguments must outlive this object. The buckets hold the parameters of `groups`.
   OptimizerShards(Group& group, GradientBuckets& buckets, const std::vector<ParamGroup>& groups);
 
-  // Slices of this process; a group may be empty.
+  // The slices of this process, by group; a group may be empty.
   const std::vector<ParamGroup>& groups() const { return slices_; }
-  // Slices and, whole, all else in `state`, which is that of the model.
+  // The slices of the parameters in the model's `state`, and all its other tensors whole.
   StateDict slices_of(const StateDict& state) const;
 
-  // Values of no parameter, such as the statistics of batch norms.
+  // The tensors of `state` that are no parameters, such as statistics of batch norms.
   StateDict rest_of(const StateDict& state) const;
 
-  // Before the optimiser's step on the slices: their gradients are the buckets'.
+  // Gives the slices their gradients from the buckets, before the optimiser's step.
   void begin_update();
-  // After it: every process has all parameters. Gradients are freed.
+  // Exchanges the updated parameters between all processes, after the step, and frees gradients.
   void end_update();
 
-  // Files of a checkpoint divide the parameters: shard i is that of process i. The last processes
-  // may have none.
+  // The number of a checkpoint's shards, which divide the parameters: process i writes shard i. The
+  // last processes may have none.
   int64_t shards() const { return owners_.empty() ? 0 : owners_.back() + 1; }
-  // The index of all shards (safetensors_index.h), of which `first` is the first one.
+  // The index of all shards (safetensors_index.h); `first` is the first shard.
   std::string index_text(const StateDict& first) const;
-  // Collective. AdamW's state of the slices as whole tensors, those of this process's shard.
+  // Collective. Gathers AdamW's state of the slices as whole tensors: those of this process's
+  // shard.
   StateDict shard_of(const StateDict& moments) const;
 
-  // Collective. Values of slices, by the parameter's name, as whole tensors on process 0 (or on
-  // all); other keys of `slices` are left out.
+  // Collective. Gathers values of slices as whole tensors on process 0 (or on all), by the
+  // parameter's name; ignores other keys.
   StateDict whole(const StateDict& slices, bool everywhere) const;
 
-  // Whole tensors as values of this process's slices: AdamW's state, or values by parameter.
+  // Cuts whole tensors to this process's slices: AdamW's state, or values by parameter.
   StateDict my_moments(const StateDict& whole) const;
   StateDict local_part(const std::string& prefix, const StateDict& whole) const;
 

@@ -26,7 +26,7 @@ std::vector<fs::path> names_in(const fs::path& folder) {
   return names;
 }
 
-// Curves for TensorBoard that earlier builds of 0.1.0 wrote.
+// Whether this is a file of curves for TensorBoard that earlier builds of 0.1.0 wrote.
 bool is_event_file(const fs::path& name) {
   return name.string().rfind("events.out.tfevents.", 0) == 0 && name.extension() == ".tost";
 }
@@ -64,7 +64,7 @@ void move_run_files(const fs::path& from, const fs::path& to) {
       make_directories(to / kCheckpointFolder);
       checkpoints = true;
     }
-    // A machine that lost its power in between may have left a folder in both places.
+    // After a power loss between the two steps a folder can be in both places.
     if (!is_real_folder(to / file)) rename_path(from / file, to / file);
   }
   for (const fs::path& folder : {to, from}) {
@@ -90,12 +90,12 @@ bool has_checkpoint(const fs::path& run) {
   return false;
 }
 
-// Empty where there is none.
+// The content of a file; empty if there is none.
 std::string content(const fs::path& file) {
   return is_taken(file) ? read_file(file, int64_t{1} << 20) : "";
 }
 
-// A configuration as training writes it, with every setting.
+// Whether this is a configuration as training writes it, with every setting.
 bool is_run_config(const fs::path& file) {
   try {
     const nlohmann::json config = read_config_file(file);
@@ -108,8 +108,9 @@ bool is_run_config(const fs::path& file) {
   }
 }
 
-// Whether a replacement was interrupted: before or within the moves aside, when no file of the new
-// run exists, or within the moves back. The configuration is moved aside last and restored first.
+// Whether a replacement was interrupted: while files were moved aside, so that the new run has no
+// file yet, or while they were moved back. The configuration is moved aside last and restored
+// first.
 bool was_interrupted(const fs::path& run) {
   const std::string aside = content(run / kReplaced / kConfigFile);
   const std::string here = content(run / kConfigFile);
@@ -219,7 +220,7 @@ bool made_by_launch(const fs::path& run, const std::string& launch) {
 
 void remove_replaced_run(const fs::path& run) {
   const fs::path aside = run / kReplaced;
-  // Renamed first, so that a partial removal is not restored as a run.
+  // Renames the folder first, so that a part of it is never restored as a run.
   const fs::path discarded = fs::path(aside) += ".partial";
   remove_tree(discarded);
   if (!is_taken(aside)) return;

@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// The files of a resumed run's folder.
+// What the folder of a resumed run holds.
 struct SavedRun {
   nlohmann::json config;
   std::string config_where;             // for messages
@@ -27,7 +27,7 @@ struct PreparedRun {
   LoopConfig loop;
   nlohmann::json config;              // the effective configuration, for the run folder
   std::vector<std::string> messages;  // about a resumed run's changed settings
-  // Called once threads and torch's generator are set; opens the data and makes the model.
+  // Opens the data and makes the model; called after threads and torch's generator are set.
   std::function<std::unique_ptr<TrainTask>()> make_task;
 };
 
@@ -38,18 +38,20 @@ struct RunKind {
   std::vector<FieldInfo> fields;     // all settings
   std::vector<std::string> models;   // presets
   std::vector<std::string> recipes;  // the first is the default
-  // The values of a recipe, of the settings that have one.
+  // The values of the settings that a recipe has.
   std::function<nlohmann::json(const std::string& recipe)> usual;
-  // Settings of a new run, or of a resumed one changed by `values`. Throws usage Errors.
+  // Makes the settings of a new run, or those of a resumed run changed by `values`. Throws usage
+  // Errors.
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
-  // Checks of a prepared configuration that else show when the run starts; may be null.
+  // Checks a configuration without starting the run, as far as the start would find errors; may be
+  // null.
   std::function<void(const nlohmann::json& config)> check;
   std::string metric;        // by which runs are compared: "top1", "accuracy" or "loss"
   bool corruptible = false;  // scored on damaged pictures, too
   bool scored = false;       // by `tost eval RUN`, on the data it was trained with
 };
 
-// `Task` opens data and model from a configuration, the description of a resumed run's model, and
+// The constructor of `Task` takes a configuration, the description of a resumed run's model, and
 // whether that run has a checkpoint. `read_info` reads such a description.
 template <class Task, class Config, class Info>
 RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Config>& form,

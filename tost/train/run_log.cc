@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxLine = size_t{64} << 20;
 
-// Null where the line is not JSON.
+// The object in a line of the log; null if the line is not JSON.
 json object_of(const std::string& line) {
   try {
     return parse_json(line, "the line");
@@ -33,7 +33,7 @@ bool is_retained(const json& line, int64_t last_step, int64_t rollbacks) {
   return line["step"].get<int64_t>() <= last_step;
 }
 
-// Calls `line` with each line of the file that a line break ends.
+// Calls `line` with each line of the file that ends with a line break.
 void each_line(const fs::path& path, size_t piece_bytes,
                const std::function<void(const std::string&)>& line) {
   InputFile file(path);
@@ -52,7 +52,7 @@ void each_line(const fs::path& path, size_t piece_bytes,
   }
 }
 
-// Whether a run at last_step had written the line.
+// Whether a run that is at last_step would have written the line.
 bool is_retained(const std::string& line, int64_t number, int64_t last_step, int64_t rollbacks,
                  const fs::path& path) {
   const json object = object_of(line);
@@ -63,7 +63,7 @@ bool is_retained(const std::string& line, int64_t number, int64_t last_step, int
   return is_retained(object, last_step, rollbacks);
 }
 
-// Only a file that loses lines is written again.
+// Opens the log, and rewrites it only if it loses lines.
 OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks, size_t piece) {
   if (path_exists(path)) {
     int64_t number = 0, bytes_left = 0;
@@ -102,7 +102,7 @@ RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rol
                std::string unit)
     : rollbacks_(rollbacks),
       unit_(std::move(unit)),
-      // Nothing of a process that died before its first checkpoint is retained, not even step 0.
+      // Keeps no line of a process that died before its first checkpoint, not even of step 0.
       files_(new Files{FolderPlace(run), MetricsLog(run / kMetricsFile,
                                                     first_step > 0 ? first_step : -1, rollbacks)}) {
 }

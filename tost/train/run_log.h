@@ -12,14 +12,14 @@
 
 namespace tost {
 
-// metrics.jsonl: one JSON object a line, in the order things happened.
+// The file metrics.jsonl: a JSON object per line, in the order of events.
 class MetricsLog {
  public:
-  // Opens for appending. Lines whose "step" is above last_step are dropped first, and so is a last
-  // line that a killed process left unfinished: after a resume the file is what an uninterrupted
-  // run had written at that step. After `rollbacks` rollbacks, events written before the last one
-  // (by their "rollbacks") are retained at any step. The rewrite is atomic. Throws a data Error
-  // naming the file and line otherwise. The file may be of any size and is read in pieces.
+  // Opens the file for appending. First drops lines whose "step" is above last_step, and an
+  // unfinished last line, so that the file is what an uninterrupted run had written at that step.
+  // Keeps events with fewer than `rollbacks` "rollbacks" at any step. The rewrite is atomic and
+  // reads the file, of any size, in pieces. Throws a data Error naming file and line for anything
+  // unexpected.
   MetricsLog(const std::filesystem::path& path, int64_t last_step, int64_t rollbacks = 0,
              size_t piece_bytes = size_t{1} << 20);
 
@@ -30,10 +30,11 @@ class MetricsLog {
   OutputFile file_;
 };
 
-// Epochs count from 1 here. Throws a data Error if the run's folder was moved.
+// The log of a run, in which epochs count from 1. Throws a data Error if the run's folder was
+// moved.
 class RunLog {
  public:
-  // Writes nothing: for a process whose log another one writes.
+  // Makes a log that writes nothing, for all processes but the first.
   RunLog() = default;
   // Continues after `first_step` steps and `rollbacks` rollbacks; later lines are dropped.
   RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);

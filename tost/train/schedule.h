@@ -23,16 +23,14 @@ struct Schedule {
   int64_t epoch_lag = 1;        // kEpoch only, at least 0
 };
 
-// The rate of optimiser step `step` (first step 0; 0 <= step < total_steps).
-// kStep: for t < W warmup_start + t/W (peak - warmup_start), then with u = (t - W)/(T - W)
-// floor + (peak - floor)(1 + cos(pi u))/2.
+// The learning rate of step `step`, 0 <= step < total_steps. kStep: for t < W warmup_start + t/W
+// (peak - warmup_start), then with u = (t - W)/(T - W) floor + (peak - floor)(1 + cos(pi u))/2.
 // kEpoch: the same rule over whole epochs as the official scripts step it: the value of epoch e is
 // that of scheduler index e - epoch_lag (epoch 0: index 0), and the cosine is NOT moved by the
 // warm-up, so it runs over all epochs and the rate falls a little when the warm-up ends. With lag 1
 // the first two epochs both run at warmup_start (ImageNet script); with lag 2 and no warm-up it is
-// the fine-tuning script.
-// kRsqrt: for t < W as kStep, then peak sqrt(W / t), with W at least 1: the form of the Long Range
-// Arena's training (arXiv 2011.04006), whose base rate is peak sqrt(W) here.
+// the fine-tuning script. kRsqrt: for t < W as kStep, then peak sqrt(W / t), with W at least 1: the
+// form of the Long Range Arena's training (arXiv 2011.04006), whose base rate is peak sqrt(W) here.
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace tost

@@ -1,6 +1,6 @@
-// Checkpoints of a run whose optimiser is divided: every process writes its shard of it, and
-// process 0 all else. They are as whole as those of one process: only process 0 puts them in
-// place.
+// Saves checkpoints of a run whose optimiser is divided: every process writes its shard, and
+// process 0 all else. A checkpoint appears complete or not at all, because only process 0 renames
+// its folder.
 #pragma once
 
 #include <chrono>
@@ -22,33 +22,33 @@ struct SharedCheckpoint {
   std::string index = {};  // process 0: of the shards
 };
 
-// The store and the pauses, as in BackgroundSaver.
+// The store, and the pauses between attempts, as in BackgroundSaver.
 struct SharedPlace {
   CheckpointStore* store = nullptr;  // of process 0
   std::filesystem::path directory;   // the store's, as this process sees it
   std::vector<std::chrono::milliseconds> pauses;
 };
 
-// Collective; changes `checkpoint`. After a failure of any process, all try again after each of the
-// pauses, and `report` gets a sentence. The last failure is thrown as by Group::together(). Gives
-// the checkpoint's folder.
+// Collective; changes `checkpoint` and returns its folder. After a failure of any process, `report`
+// gets a sentence, and all try again after each of the pauses. The last failure is thrown as by
+// Group::together().
 std::filesystem::path save_together(Group& group, const SharedPlace& place,
                                     SharedCheckpoint& checkpoint, bool best,
                                     const std::function<void(const std::string&)>& report);
 
-// Collective. Throws a usage Error unless every process sees what process 0 writes into `run`.
+// Collective. Throws a usage Error unless every process can read what process 0 writes into `run`.
 void check_shared_folder(Group& group, const std::filesystem::path& run);
 
 // ---- Checks that all processes of a run have the same settings, data, build and torch. ----
 
-// The values that must be equal, with words for a message as keys; causes come before their
-// effects. Reads the first batch, so that the task's next call is start_epoch(). `config` and
-// `model` are texts of JSON objects.
+// The values that must be equal, under keys that messages use; causes come before their effects.
+// Reads the first batch, so the task's next call must be start_epoch(). `config` and `model` are
+// texts of JSON objects.
 nlohmann::ordered_json facts_of(const std::string& build, const std::string& config,
                                 const std::string& model, TrainTask& task);
 
-// Throws on all processes where one of them has other facts than process 0: a usage Error that
-// names it and the first difference.
+// Throws on all processes a usage Error that names a process whose facts differ from those of
+// process 0, and the first difference.
 void check_same(Group& group, const nlohmann::ordered_json& facts);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-// A training step of which each process computes some batches, or rows of one.
+// A training step whose batches, or rows of a batch, are divided over processes.
 #pragma once
 
 #include <chrono>
@@ -18,47 +18,48 @@ namespace tost {
 class TrainTask;
 struct LoopConfig;
 
-// Sums over the batches of a step, first of one process, then of all.
+// Sums over the batches of a step: those of one process, then of all.
 struct StepTotals {
   double loss = 0;
   int64_t samples = 0, correct = 0;  // correct: -1 where accuracy means nothing
   bool stop = false;                 // a stop of this process, or of one of all, was requested
 };
 
-// Times of the steps since the last call.
+// Times of the steps since the last report.
 struct ShareReport {
   double waiting = 0;        // share of the time that this process waited for others, 0 ... 1
   int64_t slowest_rank = 0;  // the one that computed longest
 };
 
-// Throws a usage Error where `world` processes cannot divide the batches of a step, the rows of a
-// batch, or, among `token_parts` neighbours each, its tokens, into equal shares.
+// Computes the share of process `rank`. Throws a usage Error if the batches of a step, the rows of
+// a batch, or the tokens of a sequence (over `token_parts` neighbours) cannot be divided equally.
 BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world,
                        int64_t token_parts);
 
 class SharedStep {
  public:
-  // Both outlive it. Parameters get the values of process 0's before the first step (the caller's
-  // work), and gradients that are sums over all processes.
+  // Group and model must outlive it. The caller gives all processes the parameters of process 0
+  // before the first step. Gradients become sums over all processes.
   SharedStep(Group& group, const BatchShare& share, torch::nn::Module& model,
              BucketOptions options);
 
   const BatchShare& share() const { return share_; }
   Group& group() { return group_; }
   GradientBuckets& buckets() { return buckets_; }
-  // The processes that share batch statistics; null where each has a separate batch.
+  // The processes that share batch statistics; null if each has separate batches.
   Group* batch_norm_group() { return norm_group_.get(); }
-  // Over the processes that hold the same rows; null where each has whole sequences.
+  // Sums over the processes that divide the tokens of the same rows; null if each has whole
+  // sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
-  // The loss of one of this process's batches, NaN where it is not finite on another process that
-  // holds the same rows: all of them run its backward, or none.
+  // Returns the loss of a batch, but NaN if it is not finite on another process with the same rows,
+  // so that either all of them run backward or none.
   double agreed(double loss);
 
   void begin();
-  // Around each of this process's batches; `batch` counts within the step.
+  // Called before and after each batch of this process; `batch` is its number within the step.
   void before_batch(int64_t batch);
   void after_batch(int64_t batch);
-  // On every process, also one that left out some of its batches.
+  // Called on every process, also on one that skipped some of its batches.
   StepTotals finish(const StepTotals& local);
 
   ShareReport take_report();
@@ -78,16 +79,16 @@ class SharedStep {
   std::vector<double> busy_seconds_;  // by rank, since the last report
 };
 
-// The share of this process, which the task gets too; null without a group.
+// Makes the shared step and gives the task its share; returns null without a group.
 std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group);
 
-// The rows of this process of each defined tensor.
+// Cuts each defined tensor to the rows of this process.
 std::vector<torch::Tensor> rows_of(const BatchShare& share, std::vector<torch::Tensor> tensors);
 
-// The tokens of this process of x [B, N]; N must be a multiple of the parts.
+// Cuts x [B, N] to the tokens of this process; N must be a multiple of the number of parts.
 torch::Tensor tokens_of(const BatchShare& share, const torch::Tensor& x);
 
-// Throws a usage Error where `mixer` is not one of those whose tokens can be on several processes.
+// Throws a usage Error unless `mixer` is in `able`, the mixers whose tokens can be divided.
 void check_split_mixer(const std::vector<std::string>& able, const std::string& mixer);
 
 }  // namespace tost

@@ -18,8 +18,7 @@ namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-// Ends a trial run when enough of its steps are measured. The first steps are slower, because they
-// fill caches and compile kernels.
+// Ends a trial run when enough steps are measured, without the slow first ones, which fill caches.
 class TrialSteps : public TrainListener {
  public:
   TrialSteps(double seconds, const std::atomic<bool>* user, const SecondsClock& now)
@@ -45,7 +44,7 @@ class TrialSteps : public TrainListener {
   double begin_;
 };
 
-// A new folder below the temporary one, removed with everything in it.
+// A new temporary folder, removed by the destructor with everything in it.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -77,7 +76,7 @@ double measure_steps(double seconds, const LoopConfig& config, TrainTask& task,
   return steps.step_seconds;
 }
 
-// Time of a whole evaluation, estimated from the batches of this many seconds.
+// Estimates the time of a whole evaluation from batches read within so many seconds.
 double measure_evaluation(double seconds, const LoopConfig& config, TrainTask& task,
                           const std::atomic<bool>* stop, const SecondsClock& now) {
   DataWatch watch;

@@ -1,4 +1,4 @@
-// How a caller watches a training run. The library itself prints nothing.
+// Callbacks by which a caller watches a training run; the library itself prints nothing.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class TrainListener {
   virtual void on_step(const StepReport&) {}
   // `metrics` is what the task's evaluation returned, with "step", "epoch" (from 1) and "best".
   virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
-  // The sample of the model after `step` steps (TrainTask::sample).
+  // Called with the sample of the model after `step` steps (TrainTask::sample).
   virtual void on_sample(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_checkpoint(const std::filesystem::path&) {}
   virtual void on_message(const std::string& /*one sentence*/) {}

@@ -1,5 +1,5 @@
-// The interface of the training loop to a model, its data and its score. Training of every kind
-// implements it; the loop knows nothing of images or tokens.
+// The interface between the training loop and a model, its data and its score, which every kind
+// implements. The loop knows nothing of images or tokens.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ struct MicroBatch {
   torch::Tensor loss;    // scalar with graph: the mean over the batch
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
-  // Share of the loss of the whole batch, of which this may be the part of one process. Processes
-  // that hold the same rows return all samples of these, and each its share of the loss.
+  // The weight of this process's loss in that of the whole batch. Processes that divide the tokens
+  // of the same rows count all samples of these rows, and each its share of the loss.
   double weight = 1;
 };
 
@@ -49,63 +49,62 @@ class TrainTask {
   virtual ~TrainTask() = default;
 
   virtual torch::nn::Module& model() = 0;
-  // Every trainable parameter once, named as in the model's state.
+  // Returns every trainable parameter once, named as in the model's state.
   virtual std::vector<ParamGroup> param_groups() = 0;
   virtual std::string unit() const = 0;  // "images", "tokens"
 
   virtual int64_t samples_per_batch() const = 0;
   virtual int64_t rows_per_batch() const = 0;  // what processes that share a batch divide
   virtual int64_t batches_per_epoch() const = 0;
-  // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
-  // gets the same batches as an uninterrupted one.
+  // Begins an epoch at a batch. Batches are a function of (seed, epoch, batch index), so that a
+  // resumed run gets the same batches as an uninterrupted one.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
-  // Before start_epoch(), for a run of several processes: only the batches and rows of this process
-  // are returned, and evaluate() scores its part and returns, on every process, the result of all.
-  // `group` may be null and outlives the task.
+  // Called before start_epoch() in a run of several processes: the task then returns only the
+  // batches and rows of this process, and evaluate() divides its work and returns the whole result
+  // on every process. `group` may be null, and outlives the task.
   virtual void share_batches(const BatchShare& share, Group* group) = 0;
-  // Throws a usage Error if the sequences of this model cannot be split into `parts` parts. The
-  // batches are then computed under a TokenSumsScope.
+  // Throws a usage Error if sequences of this model cannot be divided into `parts` parts. Divided
+  // batches are computed under a TokenSumsScope.
   virtual void check_token_parts(int64_t /*parts*/) const {
     fail_usage("sequence_parallel divides the tokens of texts and sequences, not ", unit(),
                "; leave it at 1.");
   }
   // Loads the next batch and stores it, so that next_batch() need not wait. May be called on
-  // another thread than the other functions, while none of them runs. May throw a data Error.
+  // another thread while no other function runs. May throw a data Error.
   virtual void fetch() = 0;
   // Runs the model, in its present mode, on the fetched batch. Without one it loads the next. May
   // throw a data Error.
   virtual MicroBatch next_batch() = 0;
-  // next_batch() in two parts, of tasks that have them. compute() depends on the tensors, which are
-  // on the CPU, and on the model, and on nothing else.
+  // Whether the task has next_batch() in two parts. compute() depends only on the model and on the
+  // tensors, which are on the CPU.
   virtual bool has_parts() const { return false; }
   virtual TaskInput take_input() { return {}; }
   virtual TaskOutput compute(const std::vector<torch::Tensor>& /*tensors*/) { return {}; }
   virtual double wait_seconds() const = 0;  // time next_batch() has waited for data since the start
 
-  // Scores the model as it is (the loop has put it into evaluation mode). Nothing when `stop` ended
-  // it early.
+  // Scores the model, which is in evaluation mode; returns nothing if `stop` ended it early.
   virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
-  // Number of batches that evaluate() reads.
+  // The number of batches that evaluate() reads.
   virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
   // Sets how evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
-  // Output of the model, in evaluation mode, for the user. Draws nothing from torch's default
-  // generator, so that it does not change a run.
+  // An output of the model, which is in evaluation mode, for the user. Must not draw from torch's
+  // default generator, which would change the run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
-  // Each layer's coding rates and bound on a fixed sample of evaluation data, the model being in
-  // evaluation mode: {"samples", "layers"}, layers as layer_rates gives them (nn/layer_rates.h).
-  // Draws nothing from torch's default generator. Called only if bound_every_steps is set, which a
-  // task without such layers refuses when it is constructed.
+  // Measures each layer's coding rates and bound on a fixed sample of evaluation data in evaluation
+  // mode: {"samples", "layers"}, with layers as in nn/layer_rates.h. Must not draw from torch's
+  // default generator. Called only if bound_every_steps is set, which the constructor of a task
+  // without such layers refuses.
   virtual nlohmann::json measure_bound() { return {}; }
 
-  // Everything about the model but its weights, for the run folder; a resumed run reads it.
+  // Describes everything about the model but its weights, for the run folder and a resumed run.
   virtual nlohmann::json model_description() const = 0;
-  // Stored with the weights, so that the model can be used from one file.
+  // Metadata to store with the weights, so that one file holds the whole model.
   virtual std::map<std::string, std::string> model_metadata() const = 0;
-  // Warnings gathered since the last call (skipped files and the like).
+  // Warnings since the last call, for instance about skipped files.
   virtual std::vector<std::string> take_messages() { return {}; }
 
  protected:

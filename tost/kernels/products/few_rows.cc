@@ -1,5 +1,5 @@
-// The weight is read once, front to back, in one stream. On Zen 4 this reaches 0.85 of the speed of
-// a plain read; four rows in parallel reach half.
+// Products of a few rows read the weight once, front to back, in one stream. On Zen 4 this reaches
+// 0.85 of the speed of a plain read; four rows in parallel reach half.
 #include "tost/kernels/products/few_rows.h"
 
 #include <type_traits>
@@ -20,7 +20,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// Distance in bytes at which weights are prefetched. For float32 and bfloat16 both shorter and
+// The distance in bytes at which weights are prefetched. For float32 and bfloat16 both shorter and
 // longer distances are slower on cores with AMX; for fewer bits shorter ones are.
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
@@ -46,7 +46,7 @@ HWY_INLINE float to_float(int8_t v) {
   return v;
 }
 
-// The float32 values of a vector of weights.
+// Loads a vector of weights as float32.
 template <class T>
 HWY_INLINE hn::Vec<Wide> load_weights(const T* w) {
   return load(Wide(), w);
@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
   return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
 }
 
-// sums[r] = x[r] · w for kRows rows of x.
+// Computes sums[r] = x[r] · w for kRows rows of x.
 template <class T, int kRows>
 HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
   constexpr int64_t kAhead = sizeof(T) > 1 ? kWideAhead : kNarrowAhead;
@@ -84,11 +84,11 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
 }
 
-// Outputs at a time where weights come from a cache; 1: that would not be faster. Two of the four
-// sums of kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
+// The number of outputs computed together if weights come from a cache; 1 if more is not faster.
+// Two of the four sums of kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
 constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
 
-// dot_products() of adjacent outputs, bit for bit: each vector that is loaded serves several sums.
+// Computes dot_products() of adjacent outputs, bit for bit; each loaded vector serves several sums.
 template <class T, int kRows, int kOutputs>
 HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
                                float (&sums)[kOutputs][kRows]) {
@@ -134,8 +134,8 @@ HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
 // groups. A group's 32 inputs are four planes of eight, and lane l of a group's eight 16-bit words
 // holds the weights of plane 0 to 3 at l, so one load of words meets four loads of inputs.
 
-// One row of inputs as integers: planes [4][8 groups], each group's sum (with a vector of zeros
-// after the last), and the factor of them all.
+// A row of inputs as integers: planes [4][8 groups], each group's sum (with a vector of zeros after
+// the last), and the row's factor.
 struct Int4Row {
   int16_t* planes;
   float* sums;
@@ -147,7 +147,7 @@ HWY_INLINE Int4Row int4_row(const void* prepared, int64_t groups, int64_t row) {
   return {reinterpret_cast<int16_t*>(base), sums, sums + groups + 16};
 }
 
-// The largest size of `count` values; NaN where one is not finite.
+// The largest magnitude of `count` values; NaN if one is not finite.
 inline float largest_value(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -166,7 +166,7 @@ inline float largest_value(const float* x, int64_t count) {
   return top + bad;
 }
 
-// The 32 inputs at `x` times `inverse` become group g of `row`.
+// Writes the 32 inputs at `x` times `inverse` as group g of `row`.
 HWY_INLINE void prepare_int4_group(const float* x, float inverse, int64_t groups, int64_t g,
                                    const Int4Row& row) {
   const hn::CappedTag<float, 8> d;
@@ -234,7 +234,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
   const hn::Repartition<uint16_t, decltype(d)> du16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = lanes / 4;  // groups a vector
   const auto mask = hn::Set(du16, 15);
-  // Which scale each of a vector's sums has, where `lanes` scales serve four vectors.
+  // The index of the scale of each sum in a vector; `lanes` scales serve four vectors.
   const auto quarter = hn::ShiftRight<2>(hn::Iota(di, 0));
   Int4Row row[kRows];
   hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and only of the inputs
@@ -281,7 +281,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 
 // ---- Outputs ----
 
-// y of output o from its sums.
+// Writes y of output o from its sums.
 template <class Bias, int kRows>
 HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
   const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;
@@ -296,7 +296,7 @@ template <WeightType kType>
 using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
                                   std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
 
-// As many outputs as there are whole blocks of; returns the first one that is left.
+// Computes whole blocks of outputs; returns the first output that is left.
 template <WeightType kType, int kRows>
 int64_t run_blocks(const FewRowsArgs& a, int64_t begin, int64_t end) {
   using T = Stored<kType>;
@@ -380,7 +380,7 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
-// Weights of a task, in numbers: below this a thread costs more than it brings.
+// The weights of a task; with fewer a thread costs more than it saves.
 constexpr int64_t kTaskSize = 64 << 10;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// y = x Wᵀ + b for a few rows of x: decoding reads every weight once, so it is bound by memory, and
-// general matrix products reach a fraction of what memory gives (MKL's float32 matrix-vector
-// product a quarter on Zen 4). Weights may be held in fewer bits than the arithmetic has.
+// Computes y = x Wᵀ + b for a few rows of x. Decoding reads every weight once, so memory limits it,
+// and general matrix products reach a fraction of its speed (MKL's float32 matrix-vector product a
+// quarter on Zen 4). Weights may have fewer bits than the arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace tost::kernels {
 
 inline constexpr int64_t kMostFewRows = 4;
 
-// How a weight [outputs, inputs] is held. kInt8: w = value * scale of its output, value -127 to
-// 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
-// int4_position(), each row filled up with scale 0 to a multiple of 128 inputs.
+// The storage of a weight [outputs, inputs]. kInt8: w = value * scale of its output, with values
+// -127 to 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
+// int4_position(), each row padded with scale 0 to a multiple of 128 inputs.
 enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
 inline constexpr int64_t kInt4Group = 32;
@@ -38,30 +38,31 @@ struct FewRowsArgs {
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
-  // x as prepare_few_rows() writes it, for types that need this.
+  // The x that prepare_few_rows() has written, for types that need it.
   const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
   // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
   const void* scales = nullptr;
-  // [outputs], may be null; bfloat16 for kBfloat16, else float32.
+  // The bias [outputs], or null; bfloat16 for kBfloat16, else float32.
   const void* bias = nullptr;
-  // [outputs], may be null: then y += gamma * (x Wᵀ + b) instead of y = x Wᵀ + b.
+  // [outputs] or null; with gamma y += gamma * (x Wᵀ + b) is computed instead of y = x Wᵀ + b.
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
-  // The weights were just read for other rows and are in a cache. Changes no bit.
+  // Set if the weights were just read for other rows and are in a cache. Changes no bit.
   bool cached = false;
 };
 
-// Sums in float32, in an order that depends only on `inputs` and the instruction set. Does not
-// allocate. Throws a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
+// Adds in float32, in an order that depends only on `inputs` and the instruction set. Does not
+// allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 
-// Only outputs begin to end - 1, on the calling thread.
+// Computes only outputs begin to end - 1, on the calling thread.
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
 
-// x [rows, inputs] in the form the kernel of a type reads, prepared_stride() bytes a row; 0: it
-// reads x itself. kInt4: each row rounded to 16 bits, within 1.6e-5 of its largest value. A value
-// that is not finite makes every output of its row so. `prepared` is 64-byte aligned.
+// Writes x [rows, inputs] in the form that the kernel of a type reads, prepared_stride() bytes a
+// row; 0 if it reads x itself. kInt4 rounds each row to 16 bits, within 1.6e-5 of its largest
+// value; a value that is not finite makes every output of its row so. `prepared` is 64-byte
+// aligned.
 inline constexpr int64_t int4_input_stride(int64_t groups) {
   return (groups * 68 + 68 + 63) / 64 * 64;
 }

@@ -1,5 +1,4 @@
-// What becomes of the sums of a matrix product, on vectors of columns; see row_ops.h. Include after
-// highway.h.
+// The epilogue of a matrix product on vectors of columns; see row_ops.h. Include after highway.h.
 #if defined(TOST_KERNELS_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_FINISH_INL_H_
 #undef TOST_KERNELS_FINISH_INL_H_
@@ -16,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// A bfloat16 that is rounded by the instruction for it (AVX512_BF16), where vec-inl.h takes nine;
-// only for CPUs where has_native_bf16(). Subnormal values become 0.
+// A bfloat16 that one instruction of AVX512_BF16 rounds (vec-inl.h needs nine), for CPUs with
+// has_native_bf16(). Subnormal values become 0.
 struct NativeBf16 : Bf16 {};
 
 #if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
@@ -33,7 +32,7 @@ HWY_INLINE void store(D, VecOf<D> value, NativeBf16* p) {
   asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(value.raw));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
 }
-// Two vectors side by side at the price of one.
+// Rounds two adjacent vectors by one instruction.
 template <class D>
 HWY_INLINE void store_pair(D, VecOf<D> first, VecOf<D> second, NativeBf16* p) {
   __m512i rounded;
@@ -54,7 +53,7 @@ HWY_INLINE void store_pair(D d, VecOf<D> first, VecOf<D> second, Out* p) {
 
 constexpr int kBlock = 4;  // vectors of columns handled together
 
-// The operation on a value: one of the activations, or the residual.
+// The operation on a value: none, an activation, or the residual.
 enum class Finish { kStore, kGelu, kGeluTanh, kAdd };
 
 template <Activation kActivation, class Sum, class Out>
@@ -78,7 +77,7 @@ HWY_INLINE WideVec activate(WideVec x) {
   return x;
 }
 
-// What belongs to a row of integer sums; zeros for others.
+// The factors of a row of integer sums; zeros for other sums.
 struct RowFactors {
   WideVec scale, zero;
 };
@@ -92,7 +91,7 @@ HWY_INLINE RowFactors row_factors(const float* scale, const int32_t* zero, int64
   return {hn::Zero(d), hn::Zero(d)};
 }
 
-// One vector of columns: its bias and factors, and what becomes of the sums of one row.
+// One vector of columns: its bias and factors, and the epilogue of one row's sums.
 template <class Sum, class Out, Finish kFinish, bool kPartial>
 class Column {
  public:
@@ -149,7 +148,7 @@ class Column {
   WideVec bias_, gamma_, scale_, weights_;
 };
 
-// Whole vectors of adjacent columns, an even number of them.
+// An even number of whole vectors of adjacent columns.
 template <class Sum, class Out, Finish kFinish, int kVectors>
 HWY_INLINE void finish_pairs(const Column<Sum, Out, kFinish, false> (&columns)[kVectors],
                              const Sum* sums, const RowFactors& row, Out* out) {
@@ -198,7 +197,7 @@ void finish_panel(const FinishRowsArgs& a) {
   if (c < a.columns) finish_columns<Sum, Out, kFinish, true, 1>(a, c, a.columns - c);
 }
 
-// run<Out, finish>() for the type of the results and the operation on a value.
+// Calls run<Out, finish>() for the type of the results and the operation.
 template <class Out, class Run>
 HWY_INLINE void for_finish(const FinishRowsArgs& a, const Run& run) {
   if (a.add) return run.template operator()<Out, Finish::kAdd>();

@@ -1,5 +1,5 @@
-// GELU as x (1/2 + h(x)), h = Phi - 1/2 by a polynomial in x^2: no division and no exponential, so
-// that it fits into the shadow of a matrix product. Include after vec-inl.h.
+// GELU as x (1/2 + h(x)), with h = Phi - 1/2 by a polynomial in x^2: without division and
+// exponential it is fast enough to run in parallel with a matrix product. Include after vec-inl.h.
 #if defined(TOST_KERNELS_GELU_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_GELU_INL_H_
 #undef TOST_KERNELS_GELU_INL_H_
@@ -13,10 +13,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// Minimax (Lawson) fits of h(x) / x. The fine ones are polynomials in 2 x^2 / a^2 - 1, which keeps
-// coefficients small; from a on h is 1/2 to float32 rounding. The coarse ones are polynomials in
-// x^2 that pass 1/2 at a, so that clamping Phi makes it exactly 0 or 1 beyond. The rough ones do
-// so by themselves, since their last term grows.
+// Minimax (Lawson) fits of h(x) / x. The fine fits are polynomials in 2 x^2 / a^2 - 1, which keeps
+// coefficients small; from a on h is 1/2 up to float32 rounding. The coarse fits are polynomials in
+// x^2 that exceed 1/2 from a on, so that clamping Phi makes it exactly 0 or 1 there. The rough fits
+// do so because their last term grows.
 template <Activation>
 struct GeluFit;
 
@@ -67,7 +67,7 @@ HWY_INLINE VecOf<D> horner(D d, const float (&c)[kTerms], VecOf<D> u) {
   return p;
 }
 
-// Error at most that of the plain float32 form.
+// GELU with at most the error of the plain float32 form.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_fine(D d, VecOf<D> x) {
   using Fit = GeluFit<kActivation>;
@@ -80,7 +80,7 @@ HWY_INLINE VecOf<D> gelu_fine(D d, VecOf<D> x) {
   return hn::Mul(x, hn::Add(half, h));
 }
 
-// Error at most 1e-4, and below one unit of bfloat16 for results above 2^-6.
+// GELU with an error of at most 1e-4, and below one unit of bfloat16 for results above 2^-6.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   using Fit = GeluFit<kActivation>;
@@ -90,7 +90,7 @@ HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   return hn::Mul(x, phi);
 }
 
-// Error at most 1.2e-3: for results that are rounded to bytes next.
+// GELU with an error of at most 1.2e-3, for results that are then rounded to bytes.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
   auto phi =
@@ -101,9 +101,9 @@ HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
 
 #if HWY_TARGET == HWY_AVX3
 
-// GELU as max(x, 0) - r(|x|), r in pieces that are polynomials in |x|, the last of them 0: piece k
-// has k / kScale in its middle. Coefficients are looked up in registers, on the port that tile
-// products leave free. While these run, only every second multiplication unit is free.
+// GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|: piece k has k / kScale in its
+// middle, and the last piece is 0. Coefficients are looked up in registers, on a port that tile
+// products leave free; of the multiplication units they leave only every second free.
 template <Activation>
 struct GeluPieces;
 

@@ -1,5 +1,5 @@
-// Blocks of 6 rows and 16 columns: 12 of 16 registers hold their sums, so that two vectors of the
-// weight and six pairs of the rows serve 192 products.
+// Computes blocks of 6 rows and 16 columns: 12 of 16 registers hold their sums, so that two vectors
+// of the weight and six pairs of the rows serve 192 products.
 #include "tost/kernels/products/panel_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -56,7 +56,7 @@ inline void product(const PairProductArgs& a) {
     for (int64_t row = 0; row < a.rows; ++row) block<1>(a, row);
     return;
   }
-  // The last block begins early enough to be whole.
+  // The last block overlaps the one before it, so that it is whole.
   for (int64_t row = 0; row < a.rows; row += kRows) {
     block<kRows>(a, std::min(row, a.rows - kRows));
   }

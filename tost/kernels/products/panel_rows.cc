@@ -1,6 +1,6 @@
-// Blocks of 8 rows and 48 columns: 24 registers hold their sums, so that three vectors of the
-// weight and eight numbers of the rows serve 24 products. Written out, because compilers move sums
-// between registers in this loop.
+// Computes blocks of 8 rows and 48 columns: 24 registers hold their sums, so that three vectors of
+// the weight and eight numbers of the rows serve 24 products. It is written in assembly, because
+// compilers move sums between registers in this loop.
 #include "tost/kernels/products/panel_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,13 +21,13 @@ namespace tost::kernels::HWY_NAMESPACE {
 // clang-format off
 #define TOST_CLEAR(V) "vpxord %%zmm" #V ", %%zmm" #V ", %%zmm" #V "\n\t"
 #define TOST_CLEAR_ROW(A, B, C) TOST_CLEAR(A) TOST_CLEAR(B) TOST_CLEAR(C)
-// One number of a row, by register X, onto the row's three sums.
+// Adds the products of one number of a row, in register X, to the row's three sums.
 #define TOST_ROW(X, ADDRESS, A, B, C)                  \
   "vbroadcastss " ADDRESS ", %%zmm" #X "\n\t"          \
   "vfmadd231ps %%zmm24, %%zmm" #X ", %%zmm" #A "\n\t"  \
   "vfmadd231ps %%zmm25, %%zmm" #X ", %%zmm" #B "\n\t"  \
   "vfmadd231ps %%zmm26, %%zmm" #X ", %%zmm" #C "\n\t"
-// One input of all rows: X and WEIGHT are its offsets in bytes.
+// Adds the products of one input of all rows; X and WEIGHT are its offsets in bytes.
 #define TOST_INPUT(X, WEIGHT)                               \
   "vmovups " #WEIGHT "(%[weight]), %%zmm24\n\t"             \
   "vmovups " #WEIGHT "+64(%[weight]), %%zmm25\n\t"          \
@@ -44,7 +44,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 #define TOST_KEEP_ROW(AT, A, B, C) \
   TOST_KEEP(A, AT) TOST_KEEP(B, AT + 64) TOST_KEEP(C, AT + 128)
 
-// sums [8, 48] = x weight. Fetches a line from `next` on into the L2 cache with every
+// Computes sums [8, 48] = x weight. Prefetches a line from `next` on into the L2 cache with every
 // four inputs.
 inline void multiply(const float* x, int64_t x_stride, const float* weight, int64_t inputs,
                      const char* next, float* sums) {
@@ -93,12 +93,12 @@ class PanelProduct {
     const int64_t column = index * kPanelColumns;
     for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a_, column + v * kLanes, kLanes);
     const float* weight = args_.weight + index * args_.panel_stride;
-    // Prefetches a part of the next panel with every block of rows. At its end, or after the last
-    // panel, it fetches lines that are there already.
+    // Prefetches a part of the next panel with every block of rows; after the last panel, lines
+    // that are in the cache already.
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight + args_.panel_stride);
     const char* end = next + (last ? 0 : args_.inputs * kPanelColumns * 4);
     for (int64_t row = 0; row < a_.rows; row += kRows) {
-      // The last block begins early enough to be whole.
+      // The last block overlaps the one before it, so that it is whole.
       const int64_t first = std::min(row, a_.rows - kRows);
       multiply(args_.x + first * args_.x_stride, args_.x_stride, weight, args_.inputs, next, sums_);
       if (next < end) next += args_.inputs / kPanelInputs * 64;

@@ -8,7 +8,7 @@
 
 namespace tost::kernels {
 
-// Whether this CPU has the instructions; false where TOST_ISA names a set below AVX-512.
+// Whether this CPU has AVX-512, and TOST_ISA names no lower set.
 bool has_panel_product();
 
 inline constexpr int64_t kPanelColumns = 48;
@@ -16,8 +16,8 @@ inline constexpr int64_t kFewestPanelRows = 8;
 inline constexpr int64_t kPanelInputs = 4;  // their number is a multiple of this, and above 0
 
 struct PanelProductArgs {
-  // Rows, columns and all that becomes of the float32 sums; these are never stored, `sums` stays
-  // null. At least kFewestPanelRows rows; whole panels of columns.
+  // The rows, the columns and the epilogue of the float32 sums, which are never stored: `sums`
+  // stays null. There are at least kFewestPanelRows rows, and whole panels of columns.
   FinishRowsArgs finish;
   const float* x = nullptr;  // [rows, inputs]
   int64_t x_stride = 0;
@@ -25,8 +25,7 @@ struct PanelProductArgs {
   int64_t panel_stride = 0;       // in elements
   int64_t inputs = 0;
 };
-// Only where has_panel_product() was true. As in row_ops.h, a row's result does not depend on the
-// others.
+// Requires has_panel_product(). As in row_ops.h, a row's result does not depend on the others.
 void panel_product(const PanelProductArgs& args);
 
 // ---- Integers of eight bits, held in 16: for CPUs that add products of 16-bit numbers in pairs
@@ -37,7 +36,7 @@ bool has_pair_product();
 
 inline constexpr int64_t kPairColumns = 16;
 
-// sums = x weight. Exact as long as no sum leaves int32.
+// Computes sums = x weight, exactly if no sum overflows int32.
 struct PairProductArgs {
   int64_t rows = 0;
   int64_t inputs = 0;          // even, above 0
@@ -46,7 +45,7 @@ struct PairProductArgs {
   const int16_t* weight = nullptr;  // [inputs / 2, kPairColumns, 2]
   int32_t* sums = nullptr;          // [rows, kPairColumns], contiguous
 };
-// Only where has_pair_product() was true.
+// Requires has_pair_product().
 void pair_product(const PairProductArgs& args);
 
 }  // namespace tost::kernels

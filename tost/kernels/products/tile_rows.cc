@@ -1,7 +1,7 @@
 // A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
-// weight serve four products. While the units multiply, the vector units finish the block before.
-// The weight is loaded with a hint that it is not needed soon: the rows stay in the L1
-// cache then, and the weight does not enter it.
+// weight serve four products. While the tile units multiply, the vector units finish the block
+// before. The weight is loaded with a hint that it is not needed soon, so that it does not evict
+// the rows from the L1 cache.
 #include "tost/kernels/products/tile_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,7 +33,7 @@ constexpr int64_t kHalf = 16;             // rows or columns of a tile
 constexpr int64_t kTileRows = 2 * kHalf;  // of a block
 constexpr int64_t kTileBytes = kHalf * kTileStep;
 constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
-// Of the weight, used for all rows before the next: it stays in the L2 cache.
+// The bytes of a part of the weight that stays in the L2 cache and is used for all rows.
 constexpr int64_t kGroupBytes = 192 << 10;
 
 struct TileConfig {
@@ -42,7 +42,7 @@ struct TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 belong to the lower rows.
+// Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 are for the lower rows.
 inline void configure(int64_t rows) {
   alignas(64) TileConfig config;
   config.palette = 1;
@@ -72,7 +72,7 @@ class SavedTileConfig {
   alignas(64) TileConfig config_;
 };
 
-// Inputs of a step: of 32 rows, and of the weight.
+// The inputs of a step: those of 32 rows, and those of the weight.
 struct Operands {
   const char* x;
   const char* weight;
@@ -86,8 +86,8 @@ HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
   if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
 }
 
-// Sums of a block that wait to be finished. It copies all it needs: a store of results could change
-// what a reference refers to.
+// The sums of a block that wait for the epilogue. It copies all arguments, because the compiler
+// must assume that a store of results changes what a reference refers to.
 template <class Sum, class Out, Finish kFinish>
 class Waiting {
  public:
@@ -127,8 +127,8 @@ class Waiting {
 };
 
 // Multiplies the loaded tiles, loads those of the next step and finishes `rows` of the block
-// before. A CPU looks only some hundred instructions ahead and retires them in order. So products,
-// loads and the rest overlap only if they are close to each other in the program.
+// before. A CPU looks only some hundred instructions ahead, so products, loads and epilogue overlap
+// only if they are close to each other in the program.
 template <class Sum, bool kTwo, class Sums>
 HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
 #define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
@@ -156,7 +156,7 @@ HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int6
 #undef TOST_TILE_PRODUCT
 }
 
-// Lines of FetchAhead, some at a time.
+// Prefetches the lines of FetchAhead, some at a time.
 class Fetching {
  public:
   Fetching() = default;
@@ -229,7 +229,7 @@ class TileProduct {
             last - first};
   }
 
-  // Prefetches as much of the next weights as of this product at a time.
+  // Limits what is prefetched of the next weights to the size of a group.
   FetchAhead next_group() const {
     FetchAhead next = args_.next;
     next.bytes = std::min(next.bytes, kGroupBytes);
@@ -237,14 +237,14 @@ class TileProduct {
     return next;
   }
 
-  // Strips of as many rows as a block has, or one of fewer.
+  // Multiplies strips of as many rows as a block has, or one of fewer.
   template <bool kTwo>
   void strips(Rows rows, int64_t first, int64_t last) {
     const int64_t each = std::min(kTileRows, rows.end - rows.begin);
     configure(each);
     load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
     for (int64_t row = rows.begin; row < rows.end; row += each) {
-      // The last block of all loads itself again.
+      // The very last block loads its own tiles again.
       const int64_t below = row + each < rows.end ? row + each : row;
       for (int64_t b = first; b < last; ++b) {
         block<kTwo>(row, each, b, b + 1 < last ? operands(row, b + 1) : operands(below, first));
@@ -286,7 +286,7 @@ class TileProduct {
     }
   }
 
-  // The last block where columns do not fill it.
+  // Finishes the last block, which columns do not fill.
   void finish_narrow() {
     FinishRowsArgs a = a_;
     a.rows = rows_;
@@ -312,7 +312,7 @@ class TileProduct {
   const int64_t blocks_;
   const int64_t each_;  // rows that are finished in a step
   Fetching fetching_;
-  // The rows of the waiting block; those of the next one are set when it is finished.
+  // The sums of the waiting block; the next block's are stored when it is finished.
   alignas(64) Sum sums_[kTileRows * kTileColumns];
   int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
 };
@@ -351,7 +351,7 @@ bool system_grants_tiles() {
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
   if ((d & kBfloat16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
-  // Linux lets a process use the tiles once it has requested their state.
+  // Linux lets a process use the tiles after it has requested their state.
   constexpr long kRequestState = 0x1023, kTileState = 18;
   return syscall(SYS_arch_prctl, kRequestState, kTileState) == 0;
 }

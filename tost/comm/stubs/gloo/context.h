@@ -1,4 +1,4 @@
-// What c10d's header for Gloo calls of gloo's context.
+// The functions of gloo's context that c10d's header for Gloo calls.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Types that c10d's header for Gloo holds by pointer alone.
+// Types of which c10d's header for Gloo holds pointers only.
 #pragma once
 
 namespace gloo::transport {
