@@ -37,7 +37,7 @@ inline void check_tensor(std::string_view name, const Tensor& x, const Sizes& si
     std::string expected, is;
     for (const int64_t n : sizes) expected += (expected.empty() ? "" : ", ") + std::to_string(n);
     for (const int64_t n : found) is += (is.empty() ? "" : ", ") + std::to_string(n);
-    fail_usage("tssa: ", name, " must be [", expected, "] of ", toString(dtype),
+    fail_usage("tost: ", name, " must be [", expected, "] of ", toString(dtype),
                " on the CPU, but is [", is, "] of ", toString(x.scalar_type()), ".");
   }
 }

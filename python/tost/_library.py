@@ -76,19 +76,19 @@ def _fake_causal_backward(grad_y, grad_pi, w, temp, denom_bias, position, pi, ca
     return _like(w), _like(temp), _like(denom_bias)
 
 
-def _differentiable(outputs, grads, inputs):
+def differentiable(outputs, grads, inputs):
     """Gradients of the plain form that can be differentiated again."""
     used = [(y, g) for y, g in zip(outputs, grads) if g is not None]
-    wanted = [x for x in inputs if x.requires_grad]
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
     ys, gs = zip(*used)
     found = iter(torch.autograd.grad(ys, wanted, gs, create_graph=True, allow_unused=True))
-    return [next(found) if x.requires_grad else None for x in inputs]
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def _setup(ctx, inputs, output):
     w, temp, lengths = inputs
     _, pi, *statistics = output
-    ctx.mark_non_differentiable(*statistics)
+    ctx.mark_nondifferentiable(*statistics)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(w, temp, lengths, pi, *statistics)
 
@@ -98,14 +98,14 @@ def _backward(ctx, grad_y, grad_pi, *_):
     if grad_y is None and grad_pi is None:
         return None, None, None
     if torch.is_grad_enabled():
-        return (*_differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None)
+        return (*differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None)
     return (*torch.ops.tost.tssa_backward(grad_y, grad_pi, w, temp, *kept, lengths), None)
 
 
 def _causal_setup(ctx, inputs, output):
     w, temp, denom_bias, state, ctx.position = inputs
     _, pi, after, *carries = output
-    ctx.mark_non_differentiable(after, *carries)
+    ctx.mark_nondifferentiable(after, *carries)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(w, temp, denom_bias, state, pi, *carries)
 
@@ -116,7 +116,7 @@ def _causal_backward(ctx, grad_y, grad_pi, *_):
         return (None,) * 5
     if torch.is_grad_enabled():
         outputs = plain.tssa_causal(w, temp, denom_bias, state, ctx.position)
-        return (*_differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None)
+        return (*differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None)
     found = torch.ops.tost.tssa_causal_backward(grad_y, grad_pi, w, temp, denom_bias, ctx.position, *kept)
     return (*found, None, None)
 
@@ -246,6 +246,11 @@ def instruction_set():
 def runs_triton(device):
     """Whether they are those of Triton."""
     return device.type in _limits
+
+
+def has_delta(device):
+    """Whether the delta rule has kernels for this device. The C++ library does not register them."""
+    return device.type == "cpu" and "tost._C" in sys.modules
 
 
 def runs_on(device):

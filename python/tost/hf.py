@@ -4,9 +4,11 @@ After it AutoModelForCausalLM and AutoModelForImageClassification read the folde
 writes, and the program reads what save_pretrained() writes. load() reads what the program has trained.
 """
 
+import functools
 import math
 import os
 import pathlib
+import sys
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -31,7 +33,15 @@ from ._files import need
 from ._vision import Block, ClassAttentionBlock, VisionParts
 from .nn import CausalTSSA
 
-__all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "load", "save"]
+__all__ = [
+    "StatisticsLayer",
+    "TostConfig",
+    "TostForCausalLM",
+    "TostForImageClassification",
+    "accelerate",
+    "load",
+    "save",
+]
 
 def _to_config(kind, config):
     """Settings of the program's as those of a TostConfig."""
@@ -469,3 +479,36 @@ STATIC_LAYER_TYPE_MAPPING[StatisticsLayer._layer_type] = StatisticsLayer  # its 
 AutoConfig.register("tost", TostConfig)
 AutoModelForCausalLM.register(TostConfig, TostForCausalLM)
 AutoModelForImageClassification.register(TostConfig, TostForImageClassification)
+
+
+_DELTA_RULES = ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule")
+_replaced = {}  # the functions of transformers by module and name
+
+
+def _delta_rule(reference):
+    @functools.wraps(reference)
+    def run(query, key, value, g, beta, *args, **kwargs):
+        packed = kwargs.get("cu_seqlens") is not None or kwargs.get("seq_idx") is not None
+        if args or packed or query.device.type != "cpu":
+            return reference(query, key, value, g, beta, *args, **kwargs)
+        names = "initial_state", "output_final_state", "use_qk_l2norm_in_kernel"
+        return ops.delta_rule(query, key, value, beta, g, **{name: kwargs[name] for name in names if name in kwargs})
+
+    return run
+
+
+def accelerate(on=True):
+    """Gives this package's kernels to the models of transformers that run a gated delta rule on the CPU in torch.
+
+    They are Qwen3-Next, Qwen3.5 and others whose modules have torch_chunk_gated_delta_rule, also models that exist already.
+    A module that is imported later needs another call. Returns the names of the modules; accelerate(False) undoes it.
+    """
+    for name, module in list(sys.modules.items()):
+        for rule in _DELTA_RULES if name.startswith("transformers.models.") and on else ():
+            if (name, rule) not in _replaced and rule in vars(module):
+                _replaced[name, rule] = getattr(module, rule)
+                setattr(module, rule, _delta_rule(_replaced[name, rule]))
+    names = sorted({name for name, _ in _replaced})
+    for name, rule in [] if on else list(_replaced):
+        setattr(sys.modules[name], rule, _replaced.pop((name, rule)))
+    return names

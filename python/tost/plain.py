@@ -65,3 +65,25 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
 
     terms = torch.cat([_merge(squares), _merge(weighted), pi.transpose(1, 2)], 2)
     return _merge(y).to(w.dtype), pi, state + terms.detach().sum(1, dtype=torch.float64)
+
+
+def delta_rule(q, k, v, beta, g=None, state=None, scale=1.0):
+    """o [B, T, H, V] and the state after the last token, by chunks of tokens whose updates solve one triangular system.
+
+    q, k [B, T, H, K], v [B, T, H, V], beta and g [B, T, H], state [B, H, K, V].
+    """
+    g = torch.zeros_like(beta) if g is None else g
+    q, k, v, beta, g = (x.to(wide(q).dtype).transpose(1, 2) for x in (q, k, v, beta, g))
+    state = v.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state.to(v.dtype)
+    out = []
+    with torch.autocast(q.device.type, enabled=False):
+        parts = (x.split(64, 2) for x in (q * scale, k, v, beta.unsqueeze(3), g.unsqueeze(3)))
+        for q, k, v, beta, g in zip(*parts):
+            total = g.cumsum(2)
+            last, remaining, keys = total[:, :, -1:], total.exp(), k.transpose(2, 3)
+            decay = (total - total.transpose(2, 3)).clamp_max(0).exp().tril()
+            system, stored = k @ keys * decay * beta, k @ state * remaining
+            u = torch.linalg.solve_triangular(system.tril(-1), beta * (v - stored), upper=False, unitriangular=True)
+            out.append(q @ state * remaining + q @ keys * decay @ u)
+            state = state * last.exp() + (k * (last - total).exp()).transpose(2, 3) @ u
+    return torch.cat(out, 2).transpose(1, 2), state

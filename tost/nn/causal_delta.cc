@@ -1,10 +1,10 @@
 #include "tost/nn/causal_delta.h"
 
 #include <cmath>
-#include <vector>
 
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
+#include "tost/ops/delta.h"
 
 namespace tost {
 
@@ -12,86 +12,17 @@ using torch::Tensor;
 
 namespace {
 
-constexpr int64_t kDeltaChunk = 64;
-
-struct Chunk {
-  Tensor q, k, v;     // [B, H, n, P]
-  Tensor beta;        // [B, H, n, 1]
-  Tensor sum;         // of log decays up to each token [B, H, n, 1]; undefined without decay
-  Tensor difference;  // e^{sum_i - sum_j} for j <= i [B, H, n, n]; undefined without decay
-};
-
-struct DeltaTokens {
-  Tensor q, k, v, beta, log_decay;
-};
-
-// By split(), whose gradient is joined once: one of narrow() is as large as the whole.
-std::vector<DeltaTokens> cut(const DeltaTokens& of) {
-  const auto parts = [](const Tensor& x) { return x.split(kDeltaChunk, 2); };
-  const auto q = parts(of.q), k = parts(of.k), v = parts(of.v), beta = parts(of.beta);
-  const auto log_decay = of.log_decay.defined() ? parts(of.log_decay) : std::vector<Tensor>();
-  std::vector<DeltaTokens> all;
-  for (size_t i = 0; i < q.size(); ++i) {
-    all.push_back({q[i], k[i], v[i], beta[i], log_decay.empty() ? Tensor() : log_decay[i]});
-  }
-  return all;
-}
-
-Chunk chunk_of(const DeltaTokens& of) {
-  Chunk c{of.q, of.k, of.v, of.beta.unsqueeze(3), {}, {}};
-  if (!of.log_decay.defined()) return c;
-  c.sum = of.log_decay.cumsum(2).unsqueeze(3);
-  // Later tokens would overflow before they are masked.
-  c.difference = (c.sum - c.sum.transpose(2, 3)).clamp_max(0).exp();
-  return c;
-}
-
-// The outputs of one chunk after `memory`, which is replaced.
-Tensor run_chunk(const Chunk& c, Tensor& memory) {
-  const bool decays = c.sum.defined();
-  const auto keys = c.k.transpose(2, 3);
-  auto overlap = torch::matmul(c.k, keys), seen = torch::matmul(c.q, keys).tril();
-  auto known = torch::matmul(c.k, memory), out = torch::matmul(c.q, memory);
-  if (decays) {
-    const auto remaining = c.sum.exp();
-    overlap = overlap * c.difference;
-    seen = seen * c.difference;
-    known = known * remaining;
-    out = out * remaining;
-  }
-  const auto u = at::linalg_solve_triangular((overlap * c.beta).tril(-1), c.beta * (c.v - known),
-                                             /*upper=*/false, /*left=*/true,
-                                             /*unitriangular=*/true);
-  out = out + torch::matmul(seen, u);
-  if (!decays) {
-    memory = memory + torch::matmul(keys, u);
-    return out;
-  }
-  const auto total = c.sum.narrow(2, c.sum.size(2) - 1, 1);
-  memory = memory * total.exp() + torch::matmul((c.k * (total - c.sum).exp()).transpose(2, 3), u);
-  return out;
-}
-
-Tensor run_chunks(const DeltaTokens& of, Tensor& memory) {
-  std::vector<Tensor> out;
-  for (const DeltaTokens& part : cut(of)) out.push_back(run_chunk(chunk_of(part), memory));
-  return torch::cat(out, 2);
-}
-
-Tensor no_memory(const Tensor& k, const Tensor& v) {
-  return torch::zeros({k.size(0), k.size(1), k.size(3), v.size(3)}, k.options());
-}
-
 // Outputs and memory are affine in the memory before. The identity as memory with zeros as values
 // gives the linear part of both.
-Tensor delta_of_places(const DeltaTokens& of, const TokenSums& sums) {
+Tensor delta_of_places(const DeltaCall& of, const TokenSums& sums) {
   const int64_t keys = of.k.size(3), values = of.v.size(3);
-  const DeltaTokens wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,
-                         of.log_decay};
+  const DeltaCall wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,
+                       of.log_decay};
   const auto identity =
       torch::eye(keys, of.k.options()).expand({of.k.size(0), of.k.size(1), -1, -1});
-  auto memory = torch::cat({no_memory(of.k, of.v), identity}, 3);
-  const Tensor out = run_chunks(wide, memory);
+  auto memory = torch::cat(
+      {torch::zeros({of.k.size(0), of.k.size(1), keys, values}, of.k.options()), identity}, 3);
+  const Tensor out = gated_delta_plain(wide, memory);
   const Tensor before =
       state_before(sums, memory.narrow(3, values, keys), memory.narrow(3, 0, values));
   return out.narrow(3, 0, values) + torch::matmul(out.narrow(3, values, keys), before);
@@ -119,8 +50,8 @@ Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
   if (const TokenSums* sums = TokenSumsScope::current(); sums != nullptr && memory == nullptr) {
     return delta_of_places({q, k, v, beta, log_decay}, *sums);
   }
-  auto now = memory != nullptr && memory->defined() ? *memory : no_memory(k, v);
-  const Tensor out = run_chunks({q, k, v, beta, log_decay}, now);
+  Tensor now = memory != nullptr ? *memory : Tensor();
+  const Tensor out = gated_delta({q, k, v, beta, log_decay}, now);
   if (memory != nullptr) *memory = now.detach();
   return out;
 }

@@ -1,0 +1,507 @@
+// The gated delta rule on a CPU: forward, backward, single tokens, schedule.
+//
+// Why blocks. Token by token the state is read and written once a token, and each use of a number
+// is one multiplication. A block of 16 tokens reads it twice and writes it once: with S the state
+// before the block, D_ij the decay from token j to token i and d_i that from the block's start,
+//   e_i = v_i - d_i Sᵀk_i - sum_(j<i) D_ij (k_i k_j) u_j,  u_i = beta_i e_i
+//   o_i = d_i Sᵀq_i + sum_(j<=i) D_ij (q_i k_j) u_j
+//   S'  = d S + sum_j D_(last)j k_j u_jᵀ
+// The u are found by forward substitution. Longer blocks would multiply more: the products between
+// tokens grow with the square of the block, those with the state do not.
+//
+// D is a product of decays, not a quotient of products: it is exact for any decay, 0 included.
+//
+// Backward restores the states of a chunk of 4 blocks from the stored one, then goes through its
+// blocks from the last. With dS' the gradient of the state after a block and g = do:
+//   x_j = D_(last)j dS'ᵀk_j + sum_(i>=j) D_ij (q_i k_j) g_i - sum_(i>j) D_ij (k_i k_j) y_i
+//   y_j = beta_j x_j = dv_j,  dbeta_j = x_j e_j
+//   M_ij = D_ij g_i u_j (j <= i),  N_ij = -D_ij y_i u_j (j < i)
+//   dq_i = d_i S g_i + sum_j M_ij k_j
+//   dk_j = D_(last)j dS' u_j - d_j S y_j + sum_i (M_ij q_i + N_ij k_i + N_ji k_i)
+//   dS   = d dS' + sum_i d_i (q_i g_iᵀ - k_i y_iᵀ)
+// The gradient of the sum of log decays up to token i is q_i dq_i - k_i dk_i + 2 y_i (e_i - v_i),
+// and at the last token also the sum of S' dS'.
+//
+// Why any number of threads gives the same bits: a head of a sample is computed by one thread.
+#include "tost/kernels/delta.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/delta.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <iterator>
+#include <type_traits>
+
+#include "tost/base/checked.h"
+#include "tost/kernels/rows-inl.h"
+
+#ifndef TOST_KERNELS_DELTA_CC_
+#define TOST_KERNELS_DELTA_CC_
+namespace tost::kernels {
+
+constexpr int64_t kDeltaBlock = 16;
+constexpr int64_t kDeltaBlocks = 4;  // of a chunk
+constexpr int64_t kDeltaChunk = kDeltaBlocks * kDeltaBlock;
+constexpr int64_t kDeltaSteps = 3;  // calls of so few tokens go token by token
+
+enum class DeltaPass : uint8_t { kForward, kSteps, kBackward };
+
+// In the workspace K and V are whole blocks; what is added is 0.
+inline int64_t whole_blocks(int64_t n) {
+  return divide_up(n, kDeltaBlock) * kDeltaBlock;
+}
+inline int64_t state_size(const DeltaArgs& a) {
+  return whole_blocks(a.keys) * whole_blocks(a.values);
+}
+inline int64_t carry_of_head(const DeltaArgs& a) {
+  return divide_up(a.tokens, kDeltaChunk) * state_size(a);
+}
+
+// Rows [tokens, K], [tokens, V] and [tokens, tokens] of a block, or their gradients.
+struct DeltaRows {
+  DeltaRows(Arena& arena, const DeltaArgs& a) {
+    const auto take = [&](std::initializer_list<float**> all, int64_t n) {
+      for (float** x : all) *x = arena.take<float>(kDeltaBlock * n);
+    };
+    take({&q, &k, &late, &turned_k}, whole_blocks(a.keys));
+    take({&v, &e, &u, &o}, whole_blocks(a.values));
+    take({&decays, &overlap, &seen}, kDeltaBlock);
+    take({&beta, &decay}, 1);
+  }
+
+  float *q, *k, *late, *turned_k;  // q is scaled; late: k decayed to the block's end; turned_k: kᵀ
+  float *v, *e, *u, *o;
+  float *decays, *overlap, *seen;  // D, D (k k), D (q k) for j <= i
+  float *beta, *decay;             // decay: d
+};
+
+}  // namespace tost::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+constexpr int64_t kBlock = kDeltaBlock;
+
+// A matrix whose element (i, t) is data[i * row + t * step].
+struct Left {
+  const float* data;
+  int64_t row, step;
+};
+
+template <int64_t kRows, int64_t kVectors>
+HWY_INLINE void product_tile(int64_t n, int64_t depth, const Left& a, const float* b, float* c,
+                             float keep, const float* before) {
+  const Wide d;
+  const int64_t size = static_cast<int64_t>(hn::Lanes(d));
+  WideVec sum[kRows][kVectors];
+  for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      sum[i][v] = hn::Zero(d);
+      if (keep == 0.0f) continue;
+      sum[i][v] = hn::Mul(hn::Set(d, keep), hn::LoadU(d, before + i * n + v * size));
+    }
+  }
+  const float* column = a.data;
+  for (int64_t t = 0; t < depth; ++t, column += a.step, b += n) {
+    WideVec row[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * size);
+    for (int64_t i = 0; i < kRows; ++i) {
+      const auto x = hn::Set(d, column[i * a.row]);
+      for (int64_t v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+    }
+  }
+  for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[i][v], d, c + i * n + v * size);
+  }
+}
+
+// c [rows, n] = a b + keep before, with a [rows, depth], b [depth, n]; before is c unless
+// given. Rows and n are whole blocks.
+HWY_INLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, const float* b,
+                        float* c, float keep = 0, const float* before = nullptr) {
+  constexpr int64_t kRows = 6;  // at two vectors, 12 of 16 registers are sums
+  if (before == nullptr) before = c;
+  over_tiles(n, [&](auto vectors, auto, int64_t column, int64_t) TOST_INLINE {
+    int64_t i = 0;
+    const auto tile = [&](auto count) TOST_INLINE {
+      const int64_t at = i * n + column;
+      product_tile<count, vectors>(n, depth, {a.data + i * a.row, a.row, a.step}, b + column,
+                                   c + at, keep, before + at);
+      i += count;
+    };
+    while (i + kRows <= rows) tile(std::integral_constant<int64_t, kRows>());
+    while (i < rows) tile(std::integral_constant<int64_t, 2>());
+  });
+}
+
+// to [n, m] = from [m, n]ᵀ, both whole blocks. A compiler makes vectors of columns of 16.
+HWY_INLINE void turn(int64_t m, int64_t n, const float* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+  for (int64_t i = 0; i < m; i += 4) {
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t r = 0; r < 4; ++r) to[j * m + i + r] = from[(i + r) * n + j];
+    }
+  }
+}
+
+// to [tokens, n], which may be from: row i is by[i] times that of from.
+HWY_INLINE void scale_rows(int64_t n, const float* by, const float* from, float* to) {
+  for (int64_t i = 0; i < kBlock; ++i) {
+    for (int64_t j = 0; j < n; ++j) to[i * n + j] = by[i] * from[i * n + j];
+  }
+}
+
+HWY_INLINE float dot(int64_t n, const float* a, const float* b) {
+  const Wide d;
+  auto sum = hn::Zero(d);
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) {
+    sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  }
+  return sum_lanes(d, sum);
+}
+
+// One head of one sample.
+template <class T>
+class DeltaHead {
+ public:
+  DeltaHead(const DeltaArgs& args, int64_t index, void* workspace)
+      : a(args), index(index), arena(workspace) {}
+
+  void forward() {
+    const DeltaRows b(arena, a);
+    float* state = arena.take<float>(state_size(a));
+    widen_state(a.state, state);
+    for (int64_t t = 0; t < a.tokens; t += kBlock) {
+      const int64_t count = std::min(kBlock, a.tokens - t);
+      if (a.carry != nullptr && t % kDeltaChunk == 0) {
+        std::copy_n(state, state_size(a), carry(t / kDeltaChunk));
+      }
+      open<true>(t, count, state, b);
+      store_rows(b.o, count, a.values, values, 1.0f, a.o, t);
+      advance(b, state, state);
+    }
+    narrow_state(state, a.next_state);
+  }
+
+  // Token by token in the state itself. With `next_state`, without `carry`.
+  void steps() {
+    const DeltaRows b(arena, a);
+    const int64_t numbers = a.keys * a.values;
+    float* state = a.next_state + index * numbers;
+    if (a.state == nullptr) std::fill_n(state, numbers, 0.0f);
+    if (a.state != nullptr && a.state != a.next_state) {
+      std::copy_n(a.state + index * numbers, numbers, state);
+    }
+    for (int64_t t = 0; t < a.tokens; ++t) {
+      load_rows(a.q, t, 1, a.keys, keys, a.scale, b.q);
+      load_rows(a.k, t, 1, a.keys, keys, 1.0f, b.k);
+      load_rows(a.v, t, 1, a.values, values, 1.0f, b.v);
+      const float decay = decay_of(t), beta = *row<const float>(a.beta, t);
+      float *HWY_RESTRICT u = b.u, *HWY_RESTRICT o = b.o;
+      std::fill_n(u, values, 0.0f);
+      std::fill_n(o, values, 0.0f);
+      for (int64_t i = 0; i < a.keys; ++i) {
+        const float* HWY_RESTRICT s = state + i * a.values;
+        for (int64_t j = 0; j < a.values; ++j) u[j] += b.k[i] * s[j];
+      }
+      for (int64_t j = 0; j < a.values; ++j) u[j] = beta * (b.v[j] - decay * u[j]);
+      for (int64_t i = 0; i < a.keys; ++i) {
+        float* HWY_RESTRICT s = state + i * a.values;
+        const float k = b.k[i], q = b.q[i];
+        for (int64_t j = 0; j < a.values; ++j) o[j] += q * (s[j] = decay * s[j] + k * u[j]);
+      }
+      store_rows(b.o, 1, a.values, values, 1.0f, a.o, t);
+    }
+  }
+
+  void backward() {
+    const DeltaRows s(arena, a), blocks[] = {{arena, a}, {arena, a}, {arena, a}, {arena, a}};
+    static_assert(std::size(blocks) == kDeltaBlocks);
+    float* states = arena.take<float>(kDeltaBlocks * state_size(a));  // after each block
+    float* grad_state = arena.take<float>(state_size(a));
+    widen_state(a.grad_next_state, grad_state);
+    for (int64_t chunk = divide_up(a.tokens, kDeltaChunk) - 1; chunk >= 0; --chunk) {
+      const int64_t first = chunk * kDeltaChunk, left = a.tokens - first;
+      const auto count = [&](int64_t i) { return std::min(kBlock, left - i * kBlock); };
+      const auto before = [&](int64_t i) {
+        return i == 0 ? carry(chunk) : states + (i - 1) * state_size(a);
+      };
+      int64_t i = 0;
+      for (; i < kDeltaBlocks && count(i) > 0; ++i) {
+        open<false>(first + i * kBlock, count(i), before(i), blocks[i]);
+        advance(blocks[i], before(i), before(i + 1));
+      }
+      while (--i >= 0) {
+        gradients(first + i * kBlock, count(i), before(i), before(i + 1), blocks[i], s, grad_state);
+      }
+    }
+    narrow_state(grad_state, a.grad_state);
+  }
+
+ private:
+  template <class Number, class Pointer>
+  HWY_INLINE Number* row(const HeadsOf<Pointer>& x, int64_t t) const {
+    return static_cast<Number*>(x.data) + index / a.heads * x.sample_stride + t * x.token_stride +
+           index % a.heads * x.head_stride;
+  }
+  float* carry(int64_t chunk) const {
+    return a.carry + index * carry_of_head(a) + chunk * state_size(a);
+  }
+  float decay_of(int64_t t) const {
+    return a.log_decay.data == nullptr ? 1.0f : std::exp(*row<const float>(a.log_decay, t));
+  }
+
+  // Rows of n numbers, `wide` in the workspace.
+  HWY_INLINE void load_rows(const ConstHeads& x, int64_t first, int64_t count, int64_t n,
+                            int64_t wide, float scale, float* to) const {
+    const Wide d;
+    std::fill_n(to + (n < wide ? 0 : count * wide), (n < wide ? kBlock : kBlock - count) * wide, 0);
+    for (int64_t t = 0; t < count; ++t) {
+      const T* p = row<const T>(x, first + t);
+      over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
+        hn::Store(hn::Mul(hn::Set(d, scale), load_part<partial>(p + i, lanes)), d,
+                  to + t * wide + i);
+      });
+    }
+  }
+  HWY_INLINE void store_rows(const float* from, int64_t count, int64_t n, int64_t wide, float scale,
+                             const Heads& x, int64_t first) const {
+    const Wide d;
+    for (int64_t t = 0; t < count; ++t) {
+      T* p = row<T>(x, first + t);
+      over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
+        store_part<partial>(hn::Mul(hn::Set(d, scale), hn::Load(d, from + t * wide + i)), p + i,
+                            lanes);
+      });
+    }
+  }
+
+  // Between the caller's states and those of the workspace. Null is zeros, or no result.
+  void widen_state(const float* from, float* to) const {
+    std::fill_n(to, state_size(a), 0.0f);
+    for (int64_t i = 0; i < a.keys && from != nullptr; ++i) {
+      std::copy_n(from + (index * a.keys + i) * a.values, a.values, to + i * values);
+    }
+  }
+  void narrow_state(const float* from, float* to) const {
+    for (int64_t i = 0; i < a.keys && to != nullptr; ++i) {
+      std::copy_n(from + i * values, a.values, to + (index * a.keys + i) * a.values);
+    }
+  }
+
+  // All of `count` tokens, o only with kOut, from the state before them. The tokens after them, up
+  // to a whole block, change nothing.
+  template <bool kOut>
+  HWY_INLINE void open(int64_t first, int64_t count, const float* state, const DeltaRows& b) const {
+    load_rows(a.q, first, count, a.keys, keys, a.scale, b.q);
+    load_rows(a.k, first, count, a.keys, keys, 1.0f, b.k);
+    load_rows(a.v, first, count, a.values, values, 1.0f, b.v);
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const float decay = i < count ? decay_of(first + i) : 1.0f;
+      b.beta[i] = i < count ? *row<const float>(a.beta, first + i) : 0.0f;
+      b.decay[i] = i == 0 ? decay : decay * b.decay[i - 1];
+      float* d = b.decays + i * kBlock;
+      for (int64_t j = 0; j < kBlock; ++j) d[j] = j < i ? decay * d[j - kBlock] : j == i;
+    }
+    turn(kBlock, keys, b.k, b.turned_k);
+    product(kBlock, kBlock, keys, {b.k, keys, 1}, b.turned_k, b.overlap);
+    product(kBlock, kBlock, keys, {b.q, keys, 1}, b.turned_k, b.seen);
+    for (int64_t i = 0; i < kBlock * kBlock; ++i) {
+      b.overlap[i] *= b.decays[i];
+      b.seen[i] *= b.decays[i];
+    }
+    scale_rows(keys, b.decays + (kBlock - 1) * kBlock, b.k, b.late);
+    product(kBlock, values, keys, {b.k, keys, 1}, state, b.e);
+    scale_rows(values, b.decay, b.e, b.e);
+    for (int64_t i = 0; i < kBlock * values; ++i) b.e[i] = b.v[i] - b.e[i];
+    if constexpr (kOut) product(kBlock, values, keys, {b.q, keys, 1}, state, b.o);
+    if constexpr (kOut) scale_rows(values, b.decay, b.o, b.o);
+    solve<kOut>(b, false, b.e, b.u);
+  }
+
+  // For tokens i in order, or from the last one: e_i -= sum_j overlap(i, j) u_j over those before,
+  // u_i = beta_i e_i, and with kOut o_i += sum_j seen(i, j) u_j, that of i included.
+  template <bool kOut>
+  HWY_INLINE void solve(const DeltaRows& b, bool from_last, float* e, float* u) const {
+    const Wide d;
+    const int64_t size = static_cast<int64_t>(hn::Lanes(d));
+    const int64_t first = from_last ? kBlock - 1 : 0, next = from_last ? -1 : 1;
+    const int64_t row = from_last ? 1 : kBlock, step = from_last ? kBlock : 1;
+    over_tiles(values, [&](auto vectors, auto, int64_t c, int64_t) TOST_INLINE {
+      for (int64_t i = first; i >= 0 && i < kBlock; i += next) {
+        const float *overlap = b.overlap + i * row, *seen = b.seen + i * row;
+        WideVec sum[vectors], out[vectors];
+        for (int64_t v = 0; v < vectors; ++v) {
+          sum[v] = hn::Load(d, e + i * values + c + v * size);
+          if constexpr (kOut) out[v] = hn::Load(d, b.o + i * values + c + v * size);
+        }
+        for (int64_t j = first; j != i; j += next) {
+          for (int64_t v = 0; v < vectors; ++v) {
+            const auto x = hn::Load(d, u + j * values + c + v * size);
+            sum[v] = hn::NegMulAdd(hn::Set(d, overlap[j * step]), x, sum[v]);
+            if constexpr (kOut) out[v] = hn::MulAdd(hn::Set(d, seen[j * step]), x, out[v]);
+          }
+        }
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int64_t at = i * values + c + v * size;
+          const auto x = hn::Mul(hn::Set(d, b.beta[i]), sum[v]);
+          hn::Store(sum[v], d, e + at);
+          hn::Store(x, d, u + at);
+          if constexpr (kOut) hn::Store(hn::MulAdd(hn::Set(d, seen[i]), x, out[v]), d, b.o + at);
+        }
+      }
+    });
+  }
+
+  // The state after the block from that before it.
+  HWY_INLINE void advance(const DeltaRows& b, const float* before, float* after) const {
+    product(keys, values, kBlock, {b.late, 1, keys}, b.u, after, b.decay[kBlock - 1], before);
+  }
+
+  // The gradients of a block's tokens; grad_state becomes that of the state before the block.
+  HWY_INLINE void gradients(int64_t first, int64_t count, const float* before, const float* after,
+                            const DeltaRows& b, const DeltaRows& s, float* grad) const {
+    // o and v of the block are needed no more when turned_y and turned_u are written.
+    float *g = s.v, *x = s.e, *y = s.u, *turned_g = s.o, *turned_y = b.o, *turned_u = b.v;
+    float *m = s.seen, *n = s.overlap, *turned_m = s.decays, *turned_q = s.late;
+    load_rows(a.grad_o, first, count, a.values, values, 1.0f, g);
+    product(kBlock, values, kBlock, {b.seen, 1, kBlock}, g, x);
+    product(kBlock, values, keys, {b.late, keys, 1}, grad, x, 1);
+    solve<false>(b, true, x, y);
+    store_rows(y, count, a.values, values, 1.0f, a.grad_v, first);
+    float of_decay[kBlock];
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = i * values;
+      *row<float>(a.grad_beta, first + i) = dot(values, x + at, b.e + at);
+      of_decay[i] = 2 * (dot(values, y + at, b.e + at) - dot(values, y + at, b.v + at));
+    }
+
+    turn(kBlock, values, b.u, turned_u);
+    product(kBlock, kBlock, values, {g, values, 1}, turned_u, m);
+    product(kBlock, kBlock, values, {y, values, 1}, turned_u, n);
+    for (int64_t i = 0; i < kBlock * kBlock; ++i) m[i] *= b.decays[i];
+    for (int64_t i = 0; i < kBlock; ++i) {  // n becomes the sum of N and its transpose
+      for (int64_t j = 0; j <= i; ++j) {
+        const int64_t at = i * kBlock + j;
+        n[j * kBlock + i] = n[at] = j < i ? -b.decays[at] * n[at] : 0.0f;
+      }
+    }
+    turn(kBlock, kBlock, m, turned_m);
+    // From here on d_i g_i, -d_i y_i and D_(last)j u_j.
+    scale_rows(values, b.decay, g, g);
+    scale_rows(values, b.decay, y, y);
+    for (int64_t i = 0; i < kBlock * values; ++i) y[i] = -y[i];
+    scale_rows(values, b.decays + (kBlock - 1) * kBlock, b.u, b.u);
+    turn(kBlock, values, g, turned_g);
+    turn(kBlock, values, y, turned_y);
+    turn(kBlock, values, b.u, turned_u);
+
+    product(keys, kBlock, values, {before, values, 1}, turned_g, turned_q);
+    product(keys, kBlock, kBlock, {b.k, 1, keys}, turned_m, turned_q, 1);
+    product(keys, kBlock, values, {grad, values, 1}, turned_u, s.turned_k);
+    product(keys, kBlock, values, {before, values, 1}, turned_y, s.turned_k, 1);
+    product(keys, kBlock, kBlock, {b.q, 1, keys}, m, s.turned_k, 1);
+    product(keys, kBlock, kBlock, {b.k, 1, keys}, n, s.turned_k, 1);
+    turn(keys, kBlock, turned_q, s.q);
+    turn(keys, kBlock, s.turned_k, s.k);
+    store_rows(s.q, count, a.keys, keys, a.scale, a.grad_q, first);
+    store_rows(s.k, count, a.keys, keys, 1.0f, a.grad_k, first);
+    if (a.grad_log_decay.data != nullptr) {
+      float total = dot(state_size(a), after, grad);
+      for (int64_t i = count - 1; i >= 0; --i) {
+        const int64_t at = i * keys;
+        total += dot(keys, b.q + at, s.q + at) - dot(keys, b.k + at, s.k + at) + of_decay[i];
+        *row<float>(a.grad_log_decay, first + i) = total;
+      }
+    }
+    product(keys, values, kBlock, {b.q, 1, keys}, g, grad, b.decay[kBlock - 1]);
+    product(keys, values, kBlock, {b.k, 1, keys}, y, grad, 1);
+  }
+
+  const DeltaArgs& a;
+  const int64_t index;  // of the head among those of all samples
+  const int64_t keys = whole_blocks(a.keys), values = whole_blocks(a.values);
+  Arena arena;
+};
+
+template <class T>
+void run_delta_head(DeltaPass pass, const DeltaArgs& args, int64_t index, void* workspace) {
+  DeltaHead<T> head(args, index, workspace);
+  if (pass == DeltaPass::kForward) head.forward();
+  if (pass == DeltaPass::kSteps) head.steps();
+  if (pass == DeltaPass::kBackward) head.backward();
+}
+inline auto delta_head(DType dtype) {
+  return dtype == DType::kBfloat16 ? run_delta_head<Bf16> : run_delta_head<float>;
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+// ---- Schedule ----
+
+#if HWY_ONCE
+#include "tost/kernels/isa.h"
+#include "tost/kernels/work_times.h"
+
+namespace tost::kernels {
+namespace {
+
+HWY_EXPORT(delta_head);
+
+int64_t workers_of(const DeltaArgs& a, int threads) {
+  constexpr int64_t kLightWork = 128 << 10;  // too little to wake other threads for
+  const bool light = a.samples * a.heads * a.tokens * a.keys * a.values <= kLightWork;
+  return light ? 1 : std::clamp<int64_t>(a.samples * a.heads, 1, threads);
+}
+
+int64_t bytes_of_worker(const DeltaArgs& a, bool backward) {
+  Arena arena(nullptr);
+  for (int64_t i = 0; i < (backward ? kDeltaBlocks + 1 : 1); ++i) {
+    DeltaRows(arena, a);
+    arena.take<float>(state_size(a));
+  }
+  return arena.used();
+}
+
+void run_heads(DeltaPass pass, const DeltaArgs& a, void* workspace, ParallelFor parallel,
+               int threads) {
+  const WorkTimer timer(Work::kMixing);
+  const auto one = TOST_DISPATCH(delta_head)(a.dtype);
+  const int64_t heads = a.samples * a.heads, workers = workers_of(a, threads);
+  const int64_t bytes = bytes_of_worker(a, pass == DeltaPass::kBackward);
+  const auto work = [&](int64_t first, int64_t last) {
+    for (int64_t worker = first; worker < last; ++worker) {
+      for (int64_t i = worker * heads / workers; i < (worker + 1) * heads / workers; ++i) {
+        one(pass, a, i, static_cast<char*>(workspace) + worker * bytes);
+      }
+    }
+  };
+  workers == 1 ? work(0, 1) : parallel(workers, work);
+}
+
+}  // namespace
+
+int64_t delta_carry_size(const DeltaArgs& args) {
+  return args.samples * args.heads * carry_of_head(args);
+}
+int64_t delta_workspace(const DeltaArgs& args, bool backward, int threads) {
+  return workers_of(args, threads) * bytes_of_worker(args, backward);
+}
+
+void delta_forward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads) {
+  const bool steps = args.next_state != nullptr && args.carry == nullptr && args.tokens > 0 &&
+                     args.tokens <= kDeltaSteps;
+  run_heads(steps ? DeltaPass::kSteps : DeltaPass::kForward, args, workspace, parallel, threads);
+}
+void delta_backward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads) {
+  run_heads(DeltaPass::kBackward, args, workspace, parallel, threads);
+}
+
+}  // namespace tost::kernels
+#endif  // HWY_ONCE

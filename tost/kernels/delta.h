@@ -1,0 +1,64 @@
+// The gated delta rule on raw memory, forward and backward: for whole sequences, parts of them and
+// single tokens, with the state of the tokens before (arXiv 2406.06484, 2412.06464).
+//
+// Definition. Per sample and head, S [K, V], q and k [T, K], v [T, V], beta and log decay a [T]:
+//   S_t = e^(a_t) S_(t-1) + k_t u_tᵀ,  u_t = beta_t (v_t - e^(a_t) S_(t-1)ᵀ k_t)
+//   o_t = scale S_tᵀ q_t
+//
+// Sample, token and head are at any stride, the numbers of a head are adjacent. q, k, v, o and
+// their gradients are float32 or bfloat16; everything else is float32, as is all arithmetic.
+//
+// Results do not depend on the number of threads, bit for bit, nor on later tokens. Whole
+// sequences, parts of them and single steps agree to rounding, as do the instruction sets (isa.h).
+#pragma once
+
+#include <cstdint>
+
+#include "tost/base/parallel.h"
+#include "tost/kernels/tssa.h"
+
+namespace tost::kernels {
+
+// An array [B, T, H, K or V], or [B, T, H] of one number for a token; strides in elements.
+template <class Pointer>
+struct HeadsOf {
+  Pointer data = nullptr;
+  int64_t sample_stride = 0, token_stride = 0, head_stride = 0;
+};
+using ConstHeads = HeadsOf<const void*>;
+using Heads = HeadsOf<void*>;
+
+struct DeltaArgs {
+  int64_t samples = 0, tokens = 0, heads = 0, keys = 0, values = 0;  // B, T: may be 0; H, K, V
+  DType dtype = DType::kFloat32;  // of q, k, v, o and their gradients
+  ConstHeads q, k, v, beta;
+  ConstHeads log_decay;  // at most 0, or null: nothing is forgotten
+  float scale = 1;
+
+  // Forward. States are [B, H, K, V], contiguous.
+  const float* state = nullptr;  // before the first token; null means zeros
+  Heads o;                       // must not overlap the inputs
+  float* next_state = nullptr;   // optional: after the last token; may be `state` itself
+  float* carry = nullptr;        // optional, for backward: delta_carry_size() numbers
+
+  // Backward, from the inputs and `carry`. Results must not overlap the inputs.
+  ConstHeads grad_o;
+  const float* grad_next_state = nullptr;  // optional
+  Heads grad_q, grad_k, grad_v, grad_beta;
+  Heads grad_log_decay;         // optional
+  float* grad_state = nullptr;  // optional
+};
+
+// The states before every 64 tokens.
+int64_t delta_carry_size(const DeltaArgs& args);
+
+// Bytes of workspace: for each of at most B H threads about 4 (K V + 64 (K + V)), and for backward
+// five times as many.
+int64_t delta_workspace(const DeltaArgs& args, bool backward, int threads);
+
+// `workspace` is 64-byte aligned; `threads` is the number for which it was sized. Neither call
+// allocates. Both throw a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
+void delta_forward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
+void delta_backward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
+
+}  // namespace tost::kernels

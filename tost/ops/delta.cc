@@ -1,0 +1,224 @@
+// The gated delta rule, from the plain form to autograd: the kernels serve where gradients are not
+// differentiated again.
+#include "tost/ops/delta.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
+
+#include "tost/base/error.h"
+#include "tost/kernels/delta.h"
+#include "tost/kernels/block_cache.h"
+#include "tost/ops/caching_allocator.h"
+#include "tost/ops/kernel_call.h"
+#include "tost/ops/plain.h"
+
+namespace tost {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+constexpr int64_t kPlainChunk = 64;
+
+struct DeltaChunk {
+  Tensor q, k, v;     // [B, H, n, P]
+  Tensor beta;        // [B, H, n, 1]
+  Tensor sum;         // of log decays up to each token [B, H, n, 1]; undefined without decay
+  Tensor difference;  // e^{sum_i - sum_j} for j <= i [B, H, n, n]; undefined without decay
+};
+
+// By split(), whose gradient is joined once: one of narrow() is as large as the whole.
+std::vector<DeltaCall> cut(const DeltaCall& of) {
+  const auto parts = [](const Tensor& x) { return x.split(kPlainChunk, 2); };
+  const auto q = parts(of.q), k = parts(of.k), v = parts(of.v), beta = parts(of.beta);
+  const auto log_decay = of.log_decay.defined() ? parts(of.log_decay) : std::vector<Tensor>();
+  std::vector<DeltaCall> all;
+  for (size_t i = 0; i < q.size(); ++i) {
+    all.push_back({q[i], k[i], v[i], beta[i], log_decay.empty() ? Tensor() : log_decay[i]});
+  }
+  return all;
+}
+
+DeltaChunk chunk_of(const DeltaCall& of) {
+  DeltaChunk c{of.q, of.k, of.v, of.beta.unsqueeze(3), {}, {}};
+  if (!of.log_decay.defined()) return c;
+  c.sum = of.log_decay.cumsum(2).unsqueeze(3);
+  // Later tokens would overflow before they are masked.
+  c.difference = (c.sum - c.sum.transpose(2, 3)).clamp_max(0).exp();
+  return c;
+}
+
+// The outputs of one chunk after `state`, which is replaced.
+Tensor run_chunk(const DeltaChunk& c, Tensor& state) {
+  const bool decays = c.sum.defined();
+  const auto keys = c.k.transpose(2, 3);
+  auto overlap = at::matmul(c.k, keys), seen = at::matmul(c.q, keys).tril();
+  auto known = at::matmul(c.k, state), out = at::matmul(c.q, state);
+  if (decays) {
+    const auto remaining = c.sum.exp();
+    overlap = overlap * c.difference;
+    seen = seen * c.difference;
+    known = known * remaining;
+    out = out * remaining;
+  }
+  const auto u = at::linalg_solve_triangular((overlap * c.beta).tril(-1), c.beta * (c.v - known),
+                                             /*upper=*/false, /*left=*/true,
+                                             /*unitriangular=*/true);
+  out = out + at::matmul(seen, u);
+  if (!decays) {
+    state = state + at::matmul(keys, u);
+    return out;
+  }
+  const auto total = c.sum.narrow(2, c.sum.size(2) - 1, 1);
+  state = state * total.exp() + at::matmul((c.k * (total - c.sum).exp()).transpose(2, 3), u);
+  return out;
+}
+
+void check_delta(const DeltaCall& call, const Tensor& state) {
+  if (call.q.dim() != 4 || call.v.dim() != 4) {
+    fail_usage("The delta rule takes q and v of four dimensions [B, H, T, P], not ", call.q.sizes(),
+               " and ", call.v.sizes(), ".");
+  }
+  const int64_t batch = call.q.size(0), heads = call.q.size(1), tokens = call.q.size(2);
+  const int64_t keys = call.q.size(3), values = call.v.size(3);
+  const auto need = [](const char* name, const Tensor& x, at::IntArrayRef sizes) {
+    if (!x.defined() || x.sizes().equals(sizes)) return;
+    fail_usage("The delta rule needs ", name, " of sizes ", sizes,
+               " for its q and v, but is given ", x.sizes(), ".");
+  };
+  need("k", call.k, {batch, heads, tokens, keys});
+  need("v", call.v, {batch, heads, tokens, values});
+  need("beta", call.beta, {batch, heads, tokens});
+  need("log_decay", call.log_decay, {batch, heads, tokens});
+  need("a state", state, {batch, heads, keys, values});
+}
+
+// The kernels' arguments, with the tensors that own their memory.
+struct DeltaTensors {
+  explicit DeltaTensors(const DeltaCall& call)
+      : q(adjacent(call.q)),
+        k(adjacent(call.k)),
+        v(adjacent(call.v)),
+        beta(call.beta.to(at::kFloat)),
+        log_decay(call.log_decay.defined() ? call.log_decay.to(at::kFloat) : Tensor()) {
+    args.samples = q.size(0), args.heads = q.size(1), args.tokens = q.size(2);
+    args.keys = q.size(3), args.values = v.size(3);
+    args.dtype = kernel_dtype(q);
+    args.q = in(q), args.k = in(k), args.v = in(v), args.beta = in(beta);
+    if (log_decay.defined()) args.log_decay = in(log_decay);
+  }
+
+  static Tensor adjacent(const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
+  static kernels::ConstHeads in(const Tensor& x) {
+    return {x.const_data_ptr(), x.stride(0), x.stride(2), x.stride(1)};
+  }
+  // A result like x with the tokens before the heads in memory.
+  static Tensor like(const Tensor& x, kernels::Heads& out) {
+    auto sizes = x.transpose(1, 2).sizes().vec();
+    const Tensor result = empty_cached(sizes, x.scalar_type()).transpose(1, 2);
+    out = {result.mutable_data_ptr(), result.stride(0), result.stride(2), result.stride(1)};
+    return result;
+  }
+
+  Tensor q, k, v, beta, log_decay;
+  kernels::DeltaArgs args;
+};
+
+// o and, with `keep`, the states before each chunk; `state` is replaced.
+std::tuple<Tensor, Tensor> run_delta(const DeltaCall& call, Tensor& state, bool keep) {
+  DeltaTensors t(call);
+  auto& args = t.args;
+  const Tensor before = state.defined() ? float_values(state) : state;
+  if (before.defined()) args.state = before.const_data_ptr<float>();
+  state = empty_cached({args.samples, args.heads, args.keys, args.values}, at::kFloat);
+  args.next_state = state.mutable_data_ptr<float>();
+  const Tensor carry = empty_cached({keep ? kernels::delta_carry_size(args) : 0}, at::kFloat);
+  if (keep) args.carry = carry.mutable_data_ptr<float>();
+  const Tensor o = t.like(t.v, args.o);
+  const int threads = torch_threads();
+  const ScratchBlock workspace(kernels::delta_workspace(args, /*backward=*/false, threads));
+  kernels::delta_forward(args, workspace.data(), torch_parallel, threads);
+  return {o, carry};
+}
+
+class DeltaFunction : public torch::autograd::Function<DeltaFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const Tensor& beta, const std::optional<Tensor>& log_decay, Tensor* state) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const DeltaCall call{q, k, v, beta, log_decay.value_or(Tensor())};
+    const Tensor before = *state;
+    auto [o, carry] = run_delta(call, *state, /*keep=*/true);
+    context->save_for_backward({q, k, v, beta, call.log_decay, carry, before});
+    return o;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const DeltaCall call{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    if (c10::GradMode::is_enabled()) {
+      Tensor state = saved[6];
+      return plain_gradients({gated_delta_plain(call, state)},
+                             {call.q, call.k, call.v, call.beta, call.log_decay, {}}, grads);
+    }
+    const at::AutoDispatchBelowADInplaceOrView below;
+    DeltaTensors t(call);
+    auto& args = t.args;
+    const Tensor grad_o = t.adjacent(grads[0].to(t.v.scalar_type()));
+    args.carry = saved[5].mutable_data_ptr<float>();
+    args.grad_o = t.in(grad_o);
+    const Tensor q = t.like(t.q, args.grad_q), k = t.like(t.k, args.grad_k);
+    const Tensor v = t.like(t.v, args.grad_v), beta = t.like(t.beta, args.grad_beta);
+    Tensor log_decay;
+    if (t.log_decay.defined()) log_decay = t.like(t.log_decay, args.grad_log_decay);
+    const int threads = torch_threads();
+    const ScratchBlock workspace(kernels::delta_workspace(args, /*backward=*/true, threads));
+    kernels::delta_backward(args, workspace.data(), torch_parallel, threads);
+    if (log_decay.defined()) log_decay = log_decay.to(call.log_decay.scalar_type());
+    return {q, k, v, beta.to(call.beta.scalar_type()), log_decay, Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor gated_delta_plain(const DeltaCall& any, Tensor& state) {
+  const auto type = tssa_accumulation_dtype(any.v.scalar_type());
+  const auto wide = [&](const Tensor& x) { return x.defined() ? x.to(type) : x; };
+  const DeltaCall call{wide(any.q), wide(any.k), wide(any.v), wide(any.beta), wide(any.log_decay)};
+  const auto sizes = {call.k.size(0), call.k.size(1), call.k.size(3), call.v.size(3)};
+  state = state.defined() ? state.to(type) : at::zeros(sizes, call.k.options());
+  if (call.v.size(2) == 0) return any.v;
+  std::vector<Tensor> out;
+  for (const DeltaCall& part : cut(call)) out.push_back(run_chunk(chunk_of(part), state));
+  return at::cat(out, 2).to(any.v.scalar_type());
+}
+
+Tensor gated_delta(const DeltaCall& call, Tensor& state) {
+  check_delta(call, state);
+  const auto type = call.v.scalar_type();
+  bool fused = type == at::kFloat || type == at::kBFloat16, gradient = false;
+  for (const Tensor& x : {call.q, call.k, call.v, call.beta, call.log_decay, state}) {
+    fused = fused && (!x.defined() || x.is_cpu());
+    gradient = gradient || (x.defined() && x.requires_grad());
+  }
+  fused = fused && call.q.scalar_type() == type && call.k.scalar_type() == type &&
+          !(state.defined() && state.requires_grad());
+  if (!fused) return gated_delta_plain(call, state);
+  if (gradient && c10::GradMode::is_enabled()) {
+    return DeltaFunction::apply(call.q, call.k, call.v, call.beta, if_defined(call.log_decay),
+                                &state);
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;  // nothing is saved for backward
+  return std::get<0>(run_delta(call, state, /*keep=*/false));
+}
+
+}  // namespace tost
