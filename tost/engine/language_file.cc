@@ -71,8 +71,11 @@ bool runs_in_engine(const std::filesystem::path& file) {
 
 OpenedLanguage open_engine_language(const std::filesystem::path& file,
                                     const std::string& precision) {
-  const std::string where = cat("'", file.string(), "'");
-  ArraysFile content = load_arrays(file);
+  return engine_language_of(load_arrays(file), cat("'", file.string(), "'"), precision);
+}
+
+OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
+                                  const std::string& precision) {
   OpenedLanguage opened{.info = language_info_of(content.metadata, where)};
   check_predicts(opened.info.config, "the engine");
   opened.precision = stored_precision(content.metadata, where);

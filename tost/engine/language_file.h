@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tost/engine/arrays_file.h"
 #include "tost/engine/language_step.h"
 #include "tost/io/tokenizer.h"
 
@@ -41,7 +42,7 @@ const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& u
 bool runs_in_engine(const std::filesystem::path& file);
 
 struct OpenedLanguage {
-  std::unique_ptr<TextModel> model;
+  std::unique_ptr<SteppingModel> model;
   LanguageInfo info;
   Precision precision = Precision::kFp32;  // that the weights are held in
 };
@@ -50,5 +51,9 @@ struct OpenedLanguage {
 // data Error naming the file where it is no such model, or one whose mixer the engine lacks.
 OpenedLanguage open_engine_language(const std::filesystem::path& file,
                                     const std::string& precision = "");
+
+// The same of a file's content; `where` names it in messages.
+OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
+                                  const std::string& precision = "");
 
 }  // namespace tost

@@ -123,6 +123,7 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
 
 void LanguageStep::run_stages(float* logits) {
   logits_ = logits;
+  memberships_.assign(weights_.blocks.size() * size_t(weights_.config.heads), 0.0f);
   kernels::current_isa_target();  // a wrong TOST_ISA is told here, not in another thread
   const int threads = engine_threads();
   prepare_states();
@@ -286,6 +287,14 @@ void LanguageStep::prepare_workspace(int threads) {
   if (workspace_.bytes() < bytes) workspace_ = Array::empty({bytes}, TorchDtype::kUInt8);
 }
 
+// Of one block: numbers `step` apart, of which each is `times` too large.
+void LanguageStep::note_memberships(int64_t block, const float* from, int64_t step, int64_t times) {
+  const int64_t heads = weights_.config.heads;
+  for (int64_t h = 0; h < heads; ++h) {
+    memberships_[size_t(block * heads + h)] = from[h * step] / float(times);
+  }
+}
+
 // This thread's share of the texts.
 void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
@@ -294,8 +303,14 @@ void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
     a.temp = block.temp.data();
     a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
     a.state = a.next_state = statistics_[size_t(stage.block) * states_.size() + text];
+    const int64_t heads = a.shape.heads, rows = a.shape.batch * tokens_;
+    a.pi = numbers(pi_) + int64_t(text) * rows * heads;
     kernels::causal_forward(a, workspace_.mutable_data<char>() + thread * workspace_bytes_,
                             serial_for, 1);
+    if (text + 1 == states_.size()) {
+      const float* last = a.pi + (a.shape.batch - 1) * heads * tokens_ + tokens_ - 1;
+      note_memberships(stage.block, last, tokens_, 1);
+    }
     if (block.scale == 1) continue;
     auto* y = static_cast<float*>(a.y.data);
     for (int64_t i = 0; i < a.shape.batch * tokens_ * dim_; ++i) y[i] *= float(block.scale);
@@ -320,6 +335,8 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
                .sums = own.sums,
                .past = own.past},
               workspace_.mutable_data<char>() + thread * workspace_bytes_, serial_for);
+    const float* last = pi_.data() + (first + batch * tokens_ - 1) * weights.heads;
+    if (text + 1 == states_.size()) note_memberships(stage.block, last, 1, weights.heads);
   }
 }
 

@@ -31,6 +31,9 @@ class LanguageStep {
   void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
                  float* logits);
 
+  // Memberships [blocks, heads] of the last row of the last call; a block without them has zeros.
+  const std::vector<float>& memberships() const { return memberships_; }
+
   // The head on rows [count, C] that have passed the final norm: logits [count, vocab].
   void head(const float* rows, int64_t count, float* logits) const;
 
@@ -62,6 +65,7 @@ class LanguageStep {
                  const Array* gamma, int thread, int threads);
   void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
   kernels::CausalForwardArgs tssa_args(size_t text);
+  void note_memberships(int64_t block, const float* from, int64_t step, int64_t times);
   void tssa(const Stage& stage, int thread, int threads);
   void means(const Stage& stage, int thread, int threads);
   void call_module(const Stage& stage, size_t text);
@@ -79,6 +83,7 @@ class LanguageStep {
   int64_t scratch_bytes_ = 0;
   Array workspace_;  // of the operator, of every thread
   int64_t workspace_bytes_ = 0;
+  std::vector<float> memberships_;
   // Of the present call: states_ has one entry of batch_ rows, or batch_ entries of one row.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;
@@ -97,6 +102,7 @@ class SteppingModel : public TextModel {
   const LanguageConfig& config() const override { return weights_->config; }
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
   Arrays weights() const override;
+  const std::vector<float>& memberships() const { return step_.memberships(); }
 
  private:
   std::unique_ptr<LanguageWeights> weights_;

@@ -1,0 +1,158 @@
+#include "tost/engine/tost.h"
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tost/base/error.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/engine/language_file.h"
+#include "tost/engine/text_writer.h"
+#include "tost/io/parse_json.h"
+
+using namespace tost;
+
+struct tost_model {
+  OpenedLanguage opened;
+  std::string about;
+};
+
+struct tost_text {
+  tost_model* model;
+  LanguageState state;
+  TextWriter writer;
+  Array logits = {};  // of the next token; undefined before the first
+  std::vector<float> memberships = {};
+  std::string piece = {};
+
+  void read(const std::vector<int64_t>& ids) {
+    auto& engine = *model->opened.model;
+    for (size_t t = 0; t < ids.size(); t += size_t(kPieceTokens)) {
+      const auto count = std::min<int64_t>(kPieceTokens, int64_t(ids.size() - t));
+      logits = engine.extend(ids.data() + t, 1, count, state);
+    }
+    memberships = engine.memberships();
+  }
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+// `work` without its exceptions: `failed` where it throws.
+template <class Work, class Result>
+Result guarded(Result failed, const Work& work) {
+  last_error.clear();
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    last_error = "There is not enough memory.";
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  }
+  return failed;
+}
+
+tost_model* opened(OpenedLanguage language) {
+  needed_tokenizer(language.info, "it can neither read nor write text");
+  const nlohmann::json about{{"kind", kLanguageKind},
+                             {"config", to_json(language.info.config)},
+                             {"precision", name_of(language.precision)},
+                             {"training", language.info.training}};
+  return new tost_model{std::move(language), json_text(about)};
+}
+
+GenerateConfig config_of(const tost_sampling* s) {
+  GenerateConfig config;
+  config.max_tokens = INT64_MAX;
+  config.sampling.temperature = 0;
+  if (s == nullptr) return config;
+  config.sampling.temperature = s->temperature;
+  config.sampling.top_k = s->top_k;
+  if (s->top_p != 0) config.sampling.top_p = s->top_p;
+  if (s->repetition_penalty != 0) config.sampling.repetition_penalty = s->repetition_penalty;
+  if (s->most_tokens != 0) config.max_tokens = s->most_tokens;
+  config.seed = s->seed;
+  check_generate(config);
+  return config;
+}
+
+}  // namespace
+
+const char* tost_error(void) {
+  return last_error.c_str();
+}
+
+tost_model* tost_open(const char* path) {
+  return guarded<>((tost_model*)nullptr, [&] { return opened(open_engine_language(path)); });
+}
+
+tost_model* tost_open_bytes(const void* bytes, size_t count) {
+  return guarded<>((tost_model*)nullptr, [&] {
+    auto copy = std::make_shared<std::string>(static_cast<const char*>(bytes), count);
+    return opened(engine_language_of(parse_arrays(std::move(copy), "the file"), "The file"));
+  });
+}
+
+const char* tost_about(tost_model* model) {
+  return model->about.c_str();
+}
+
+void tost_close(tost_model* model) {
+  delete model;
+}
+
+tost_text* tost_begin(tost_model* model, const tost_sampling* sampling) {
+  return guarded<>((tost_text*)nullptr, [&] {
+    const auto& info = model->opened.info;
+    return new tost_text{
+        model, {}, TextWriter(*info.tokenizer, info.config.vocab, config_of(sampling), 0, {})};
+  });
+}
+
+tost_text* tost_copy(const tost_text* text) {
+  return guarded<>((tost_text*)nullptr, [&] {
+    return new tost_text{text->model, copy_of(text->state), text->writer, text->logits,
+                         text->memberships};
+  });
+}
+
+void tost_end(tost_text* text) {
+  delete text;
+}
+
+long long tost_read(tost_text* text, const char* utf8, size_t bytes) {
+  return guarded<>(-1LL, [&] {
+    const auto ids = text->model->opened.info.tokenizer->encode(std::string_view(utf8, bytes));
+    text->writer.note(ids);
+    text->read({ids.begin(), ids.end()});
+    return static_cast<long long>(ids.size());
+  });
+}
+
+const char* tost_write(tost_text* text) {
+  return guarded<>((const char*)nullptr, [&]() -> const char* {
+    if (!text->logits.defined()) fail_usage("Nothing was read yet; give the text a beginning.");
+    if (!text->writer.ended().empty()) return nullptr;
+    const int64_t id = text->writer.draw(text->logits.data());
+    text->piece = text->writer.text();
+    if (text->writer.ended() == "end") return nullptr;
+    text->read({id});
+    return text->piece.c_str();
+  });
+}
+
+long long tost_tokens(const tost_text* text) {
+  return text->state.position;
+}
+
+long long tost_state_bytes(const tost_text* text) {
+  return state_bytes(text->state);
+}
+
+long long tost_memberships(const tost_text* text, float* to, long long most) {
+  const auto& all = text->memberships;
+  std::copy_n(all.begin(), std::min<size_t>(all.size(), size_t(std::max(0LL, most))), to);
+  return static_cast<long long>(all.size());
+}
