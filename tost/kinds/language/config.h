@@ -1,4 +1,4 @@
-// Architecture of a causal language model, and its strict JSON form.
+// The architecture of a causal language model, and its JSON form.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct LanguageConfig {
   double layer_scale = 1e-5;  // initial value of gamma1 and gamma2
   double dropout = 0;         // after the embedding and at both branches, while training
   bool bias = false;          // of Linear and LayerNorm
-  // Activation of the MLP: gelu, exact as in the official code; gelu-tanh, GPT-2's approximation.
+  // Activation of the MLP: gelu, exact as in the official code, or gelu-tanh as in GPT-2.
   std::string activation = "gelu";
-  // "learned": one vector a position below `block`, as the official model has; "none": only the
+  // "learned" has a vector for each position below `block`, as the official model; with "none" only
   // mixers represent order, and the context has no limit.
   std::string positions = "learned";
   CausalMixerOptions options;
@@ -30,8 +30,8 @@ struct LanguageConfig {
   // Every hybrid_every-th block (counted from 1) uses hybrid_mixer instead; 0: none.
   int64_t hybrid_every = 0;
   std::string hybrid_mixer = "softmax";
-  // Instead of a language model: an MLP restores all tokens from the last one's vector and
-  // sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
+  // Makes an auto-encoder instead of a language model: an MLP restores all tokens from the last
+  // one's vector and sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
   bool auto_encoder = false;
 };
 
@@ -40,15 +40,15 @@ void validate(const LanguageConfig& config);
 
 nlohmann::json to_json(const LanguageConfig& config);
 
-// Strict: a data Error for an unknown key (nearest offered), a wrong type or, without a base, a
-// missing key. With `base`, missing keys keep its values. Does not validate().
+// Reads a configuration, without validate(). Throws a data Error for an unknown key (with the
+// nearest), a wrong type or a missing key; with `base`, missing keys keep its values.
 LanguageConfig language_config_from_json(const nlohmann::json& json);
 LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base);
 
-// Throws the usage Error that an auto-encoder does not go with `what`, which predicts tokens.
+// Throws a usage Error for an auto-encoder, because `what` needs a model that predicts tokens.
 void check_predicts(const LanguageConfig& config, const std::string& what);
 
-// The arguments of its mixers' constructors.
+// The arguments of the constructors of the model's mixers.
 CausalMixerConfig mixer_config(const LanguageConfig& config);
 
 }  // namespace tost

@@ -28,27 +28,26 @@ struct LoadedLanguage {
 };
 
 nlohmann::json to_json(const LanguageInfo& info);
-// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
-// and a tokenizer with more tokens than the model.
+// Reads a description. Throws a data Error naming `where` for unknown or missing keys, wrong types,
+// impossible values, and a tokenizer with more tokens than the model.
 LanguageInfo language_info_from_json(const nlohmann::json& json, const std::string& where);
 
-// As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
+// Writes a description as metadata of a safetensors file: "tost.kind": "language", "tost.config",
 // "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
 std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
 
-// `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
-// file; for a model of another kind also the kind.
+// Loads a model from `path`, as load_model_file() does. Throws a data Error naming the file, and
+// the kind if it is another one.
 LoadedLanguage load_language_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
-// Atomic and durable: the old file stays whole on failure.
+// Saves atomically and durably: an old file stays whole on failure.
 void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
                         const LanguageInfo& info);
 
-// Reads weights that others have saved (foreign_source.h).
-// Throws data Errors in one sentence that names the file, and the tensor where one does not fit.
-// Without a tokenizer where the file holds none. Models without LayerScale, nanoGPT's and GPT-2,
-// get one of 1.
+// Reads weights that others have saved (foreign_source.h). Throws data Errors in one sentence that
+// names the file, and the tensor where one does not fit. The result has no tokenizer if the file
+// holds none. Models without LayerScale (nanoGPT, GPT-2) get one of 1.
 LoadedLanguage load_foreign_language(const std::filesystem::path& file,
                                      Weights weights = Weights::kRaw);
 
@@ -68,8 +67,8 @@ void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
                           const std::string& file);
 
-// The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
-// be read").
+// The model's tokenizer. If it has none, throws a data Error that says what is impossible, `undone`
+// ("no passage can be read").
 const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
 
 }  // namespace tost

@@ -52,7 +52,7 @@ class Generation {
         stop_(stop),
         block_(model.config().positions == "learned" ? model.max_context() : 0) {}
 
-  // `texts`: the numbers of the prompts among all.
+  // Continues prompts, whose numbers among all are `texts`.
   GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
     start(prompts, texts);
     Tensor logits = read_prompts(std::move(prompts));
@@ -109,8 +109,8 @@ class Generation {
     return logits;
   }
 
-  // Reads the same number of tokens in every text. If stopped meanwhile, it ends all texts and
-  // stores the rest of the first in unread_.
+  // Reads equally many tokens in every text. If it is stopped, it ends all texts and stores the
+  // rest of the first in unread_.
   Tensor read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
@@ -140,7 +140,7 @@ class Generation {
     }
   }
 
-  // Forgets all but the last half block, which is read from position 0 on.
+  // Forgets all but the last half block, and reads that again from position 0.
   Tensor slide() {
     state_ = {};
     const int64_t half = std::max<int64_t>(1, block_ / 2);
@@ -234,7 +234,7 @@ void check_prompts(const LanguageModel& model, const Prompts& prompts, const Gen
       if (id >= 0 && id < vocab) continue;
       fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ", vocab, ".");
     }
-    // The last token drawn is never read.
+    // The model never reads the last token of a text.
     const int64_t start = before + int64_t(prompt.size());
     if (block > 0 && config.past_block == "stop" && config.max_tokens - 1 > block - start) {
       fail_usage("The model has learned positions for ", block, " tokens, and ", config.max_tokens,

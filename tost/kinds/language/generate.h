@@ -1,4 +1,4 @@
-// Text from a causal language model, token by token, with a memory that is the model's state.
+// Writes text with a causal language model, token by token; all memory is in the model's state.
 #pragma once
 
 #include <atomic>
@@ -27,19 +27,19 @@ struct SamplingConfig {
 // 1], min_p outside [0, 1], top_k negative, repetition_penalty outside [0.01, 100].
 void check_sampling(const SamplingConfig& config);
 
-// Draws tokens. Deterministic: the same logits, settings and generator state give the same token on
-// every machine that computes the same logits.
+// Draws tokens. The same logits, settings and state of the generator give the same token on every
+// machine.
 class Sampler {
  public:
-  // Tokens from `allowed` on (rows that pad a vocabulary) and `unknown` (-1: none) are never drawn.
+  // Never draws tokens from `allowed` on (rows that pad a vocabulary) and `unknown` (-1: none).
   Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown = -1);
 
-  // The penalty is meant for `id` from now on.
+  // Applies the repetition penalty to `id` from now on.
   void note(int64_t id);
   const std::vector<char>& seen() const { return seen_; }
 
-  // logits: at least `allowed` floats. Throws a data Error when none of them is finite. Filters in
-  // the order penalty, temperature, top-k, top-p, min-p; ties go to the smaller id.
+  // Draws from at least `allowed` logits, in the order penalty, temperature, top-k, top-p, min-p;
+  // ties go to the smaller id. Throws a data Error if no logit is finite.
   int64_t draw(const float* logits, Random& random);
 
  private:
@@ -58,8 +58,8 @@ struct GenerateConfig {
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
   std::vector<std::string> stop;  // strings that end a text; not part of it
   bool ignore_end = false;        // continue past an end-of-text token
-  // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
-  // last half block again and continues from there.
+  // What happens past the block of a model with learned positions: "stop" refuses such a text
+  // beforehand, "slide" reads the last half block again and continues.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };
@@ -67,8 +67,8 @@ struct GenerateConfig {
 // Throws a usage Error naming the setting.
 void check_generate(const GenerateConfig& config);
 
-// Everything needed to continue a text: the state, the tokens that the model has not read yet, and
-// those that the settings refer to.
+// What is needed to continue a text: the state, the tokens that the model has not read yet, and
+// those that settings refer to.
 struct TextSession {
   LanguageState state;
   std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
@@ -96,16 +96,16 @@ struct GenerateResult {
   GenerateStats stats;
 };
 
-// Called with every piece of certain text as it comes; false ends all texts.
+// Called with every piece of text once it is final; returning false ends all texts.
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
 // Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
 // from Random(seed, r, session draws), independent of the other texts. Prompts are freed once read.
-// With `session` there is one prompt, which may be empty where the session has something pending;
-// it is read after the tokens of the session, which then continues from there. `stop` ends all
-// texts after the present token, or after the present 512 tokens of a prompt. Throws usage Errors
-// for settings and for texts that would not fit the block, data Errors for prompts the model cannot
-// read; the session is then as before.
+// With `session` there is one prompt, read after the tokens of the session, which then continues
+// from there; it may be empty if the session has unread tokens. `stop` ends all texts after the
+// present token, or after the present 512 tokens of a prompt. Throws usage Errors for settings and
+// for texts that would not fit the block, data Errors for prompts the model cannot read; the
+// session is then as before.
 GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},

@@ -15,26 +15,26 @@
 
 namespace tost {
 
-// Traces of a forward pass, one entry a block.
+// The traces of a forward pass, one for each block.
 struct LanguageTrace {
   std::vector<BlockTrace> blocks;
 };
 
-// Everything a model remembers of the tokens it has read: one state a block.
+// The state of a model after the tokens it has read: one state for each block.
 struct LanguageState {
   int64_t position = 0;  // tokens read
   std::vector<MixerState> blocks = {};
 };
-// Bytes of all tensors, with what their buffers keep in reserve.
+// The bytes of all tensors, with the unused part of their buffers.
 int64_t state_bytes(const LanguageState& state);
 
-// The end of an auto-encoder: adds each position to the last token's vector and applies two layers
-// with norms and GELU.
+// The decoder of an auto-encoder: adds each position to the last token's vector, and applies two
+// layers with norms and GELU.
 class TokenDecoder : public torch::nn::Module {
  public:
   explicit TokenDecoder(const LanguageConfig& config);
 
-  // x [B, T, C] → [B, T, C], of which only x[:, T - 1] is read.
+  // Maps x [B, T, C], of which it reads only x[:, T - 1], to [B, T, C].
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
@@ -43,8 +43,8 @@ class TokenDecoder : public torch::nn::Module {
   SinusoidalTable positions_;
 };
 
-// Another way of computing a language model's functions of the same name, faster than the modules.
-// An undefined tensor selects the modules as fallback. Nothing has happened then.
+// Computes functions of a language model faster than its modules. A function that returns an
+// undefined tensor has done nothing, and the modules serve as fallback.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;
@@ -53,46 +53,45 @@ class LanguageReader {
   virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
 };
 
-// Longest possible context: the block with learned positions, else the largest int64.
+// The longest possible context: the block with learned positions, else the largest int64.
 int64_t max_context(const LanguageConfig& config);
 
-// Throws the data Error of LanguageModel::forward() for ids it would not read after `position`
-// tokens. For ids on a GPU only shape and type are checked.
+// Throws the data Error of LanguageModel::forward() for ids that it would refuse after `position`
+// tokens. Of ids on a GPU checks only shape and type.
 void check_ids(const LanguageConfig& config, const torch::Tensor& ids, int64_t position = 0);
 
 class LanguageModel : public torch::nn::Module {
  public:
-  // Weights drawn as in the official code from torch's default generator, or left uninitialised.
+  // Draws weights as in the official code by torch's generator, or leaves them uninitialised.
   explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
 
   const LanguageConfig& config() const { return config_; }
   int64_t max_context() const { return tost::max_context(config_); }
 
-  // ids [B, T] int64 → logits [B, T, vocab] on the model's device: of the next tokens, or of an
-  // auto-encoder of the same ones. The head is tied to the token table. Throws a data Error for ids
-  // outside the vocabulary and sequences beyond max_context(). Ids and targets may be on the CPU,
-  // where they are checked before they are moved. On a GPU their values are not checked, because
-  // that would wait for it.
+  // Maps ids [B, T] int64 to logits [B, T, vocab] on the model's device: those of the next tokens,
+  // or in an auto-encoder of the same tokens. The head is tied to the token table. Throws a data
+  // Error for ids outside the vocabulary and sequences beyond max_context(). Ids and targets on the
+  // CPU are checked and then moved; values on a GPU are not checked, because that would wait for
+  // it.
   torch::Tensor forward(const torch::Tensor& ids);
-  // The same before the head: [B, T, C] after the final norm. A state throws a usage Error for an
-  // auto-encoder, which reads a sequence whole.
+  // Returns the vectors before the head, [B, T, C] after the final norm. Throws a usage Error for
+  // an auto-encoder with a state, because it reads whole sequences.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
                        LanguageTrace* trace = nullptr);
   torch::Tensor logits(const torch::Tensor& hidden) const;
-  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
-  // `rows_of_targets`: target_rows() of the targets, for targets on a GPU.
+  // The mean cross-entropy in nats over the targets [B, T] that are not -1. For targets on a GPU,
+  // `rows_of_targets` are their target_rows().
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
                      const torch::Tensor& rows_of_targets = {});
-  // For targets on the CPU: the rows [n] whose targets are not -1, if these are few; else
-  // undefined.
+  // The rows [n] of targets on the CPU that are not -1, if these are few; else undefined.
   static torch::Tensor target_rows(const torch::Tensor& targets);
 
-  // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
-  // after the last one [B, vocab]. In a default-constructed state no token was read.
+  // Reads ids [B, T], T >= 1, after the tokens of `state`, without gradients; returns logits [B,
+  // vocab] of the next token. A default-constructed state has read no token.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
 
-  // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
-  // gradients and traces; null: the modules again. Weights must not change meanwhile.
+  // Lets `reader` compute extend(), hidden() and logits() in evaluation mode without gradients and
+  // traces; null restores the modules. Weights must not change meanwhile.
   void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
 
   // Its parts, for engines.
@@ -114,8 +113,8 @@ class LanguageModel : public torch::nn::Module {
   std::shared_ptr<LayerNorm> ln_f_;
 };
 
-// Bytes that a model in evaluation mode keeps of ids [1, T] once it has read them: of its state, or
-// of the vector that an auto-encoder decodes.
+// The bytes that a model in evaluation mode keeps after reading ids [1, T]: its state, or the
+// vector that an auto-encoder decodes.
 int64_t context_bytes(LanguageModel& model, const torch::Tensor& ids);
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
@@ -124,8 +123,8 @@ std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
 // {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
 // softmax counterparts, and ours on group means.
 std::vector<std::string> language_preset_names();
-// tost_recall and, without positions and with a convolution, tost_recall_stream: small models for
-// tasks of recall, which language_preset() gives too.
+// The small models for tasks of recall, which language_preset() knows too: tost_recall, and
+// tost_recall_stream with a convolution and without positions.
 std::vector<std::string> recall_preset_names();
 LanguageConfig language_preset(const std::string& name);
 

@@ -19,8 +19,8 @@ constexpr char kSessionKey[] = "tost.session";
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 constexpr double kMaxValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
-// The same for every precision the model runs in: weights are rounded to bfloat16, and the sum is
-// over their upper 16 bits.
+// A sum over the upper 16 bits of weights rounded to bfloat16, so that it is the same for every
+// precision in which the model runs.
 int64_t weight_sum(const LanguageModel& model) {
   int64_t sum = 0;
   for (const auto& [name, tensor] : state_dict(model)) {
@@ -57,7 +57,7 @@ std::vector<int64_t> ids_from(const SafetensorsFile& content, const char* name, 
   return values;
 }
 
-// At most the beginning of one character.
+// The text that was held back, which is at most the beginning of one character.
 std::string held_from(const SafetensorsFile& content, const std::string& where) {
   const auto found = content.tensors.find("held");
   if (found == content.tensors.end() || found->second.scalar_type() != torch::kByte ||
@@ -68,8 +68,8 @@ std::string held_from(const SafetensorsFile& content, const std::string& where) 
   return std::string(bytes, bytes + found->second.numel());
 }
 
-// A copy of a tensor with the sizes that this model would give it: of `cached` tokens if it is a
-// cache, else those of the example.
+// Copies a tensor, after checking its sizes: those of `cached` tokens if it is a cache, else those
+// of the example.
 Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
                const std::string& where) {
   bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
@@ -159,7 +159,7 @@ TextSession SessionFormat::read(const SafetensorsFile& content, const std::strin
   const json head = metadata_json(content.metadata, kSessionKey, where);
   expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
   return read_from(where, [&] {
-    // Settings that came later have their usual values in older files.
+    // Settings that older files do not have take their default values.
     if (to_json(language_config_from_json(head["config"])) != config_ ||
         head["weight_sum"] != weight_sum_) {
       fail_data("it was written with another model; use that one, or start a new session.");

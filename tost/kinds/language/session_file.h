@@ -1,4 +1,4 @@
-// A text being written, saved and taken up again: a safetensors file with the model's state.
+// Saves a text that is being written, and continues it: a safetensors file with the model's state.
 #pragma once
 
 #include <filesystem>
@@ -10,23 +10,22 @@
 
 namespace tost {
 
-// The form of the sessions of one model. The file names the model by its architecture and a sum
-// over the bits of all weights, which is computed once, here. Other members may be called by
-// several threads at once.
+// Reads and writes the sessions of one model. A file names the model by its architecture and a sum
+// over the bits of all weights, which the constructor computes. Other members are thread-safe.
 class SessionFormat {
  public:
   explicit SessionFormat(LanguageModel& model);
 
-  // `notes`: further metadata, which read() ignores.
+  // Writes a session; `notes` are further metadata, which read() ignores.
   std::string bytes(const TextSession& session,
                     const std::map<std::string, std::string>& notes = {}) const;
   // The size of the state after one token: about that of a session without growing caches.
   int64_t least_bytes() const { return state_bytes(example_); }
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;
-  // The content of a file from anywhere. Its tensors are copied. Throws a data Error beginning with
-  // `where` unless it is a session, whole, and of this model (not of other weights of the same
-  // architecture). The model may have another precision than the one it was saved with.
+  // Reads an untrusted session, and copies its tensors. Throws a data Error beginning with `where`
+  // unless it is a whole session of this model, with the same weights. The model may have another
+  // precision than the one with which the session was saved.
   TextSession read(const SafetensorsFile& content, const std::string& where) const;
 
  private:
