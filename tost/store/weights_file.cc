@@ -94,7 +94,7 @@ fs::path find_intact_model_file(const fs::path& path, Weights weights) {
   return file;
 }
 
-// Finds values that are not finite by sums of squares in float64, which cannot overflow otherwise.
+// The float64 sum of a tensor's squares is finite if and only if all of its float32 values are.
 void finish_loading(torch::nn::Module& model, const std::string& where) {
   for (const auto& [name, tensor] : state_dict(model)) {
     if (!tensor.is_floating_point()) continue;

@@ -119,7 +119,7 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
                                                 const ImageDataset& data, const std::string& split,
                                                 const StatisticsOptions& options);
 
-// A picture after the first few, of which the report has only a row.
+// A picture's row in the table of a report, which shows only the first few in full.
 struct PictureSummary {
   std::string name, truth;
   RankedClass top;
