@@ -24,8 +24,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// Appends the products of the model's Linear layers. `rows` gives the rows for a layer's name, 0 to
-// leave it out.
+// Appends the products of the model's Linear layers. `rows` returns the rows of a layer by its
+// name; 0 leaves it out.
 void add_linears(const torch::nn::Module& model,
                  const std::function<int64_t(const std::string& name)>& rows,
                  std::vector<Product>& products);
