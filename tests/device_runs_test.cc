@@ -10,7 +10,7 @@
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/scores.h"
-#include "tost/kinds/language/session_file.h"
+#include "tost/engine/session_file.h"
 #include "tost/kinds/train_run.h"
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/kinds/vision/image_runner.h"

@@ -18,7 +18,7 @@ namespace {
 
 using torch::Tensor;
 
-// Of products with more rows only so many are timed, because their speed per row no longer changes.
+// The most rows of a product that are timed; with more the speed per row no longer changes.
 constexpr int64_t kMaxRows = 16384;
 
 int64_t timed_rows(const Product& p) {

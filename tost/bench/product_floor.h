@@ -24,8 +24,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// Appends the products of the model's Linear layers. `rows` gives the rows for a layer's name, 0 to
-// leave it out.
+// Appends the products of the model's Linear layers. `rows` returns the rows of a layer by its
+// name; 0 leaves it out.
 void add_linears(const torch::nn::Module& model,
                  const std::function<int64_t(const std::string& name)>& rows,
                  std::vector<Product>& products);
@@ -37,8 +37,8 @@ struct ProductFloor {
 // Times the products in the network's order, each with separate weights, and adds the times. The
 // time of a product is the median of `repeat` passes by at::mm or at::linear (convolutions:
 // at::conv2d, channels last), whichever is faster. precision: fp32, bf16, or int8 by at::_int_mm,
-// but convolutions in bf16. ms is 0 where this torch has no such product. Of many rows a part is
-// timed and scaled.
+// but convolutions in bf16. ms is 0 where this torch has no such product. Products with many rows
+// are timed in part, and scaled.
 ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
 

@@ -129,7 +129,7 @@ struct Group::Impl {
   ~Impl() {
     if (nccl) abort_nccl();
     if (!broken) return;
-    // Not destroyed, because their destructors would wait for unfinished calls.
+    // The backends are not destroyed, because their destructors would wait for unfinished calls.
     (void)gloo.release();
     (void)nccl.release();
   }

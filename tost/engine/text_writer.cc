@@ -55,10 +55,10 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Whether `rest`, which is not a whole character, could become one.
+// Whether `rest` is the beginning of a character.
 bool is_beginning(std::string_view rest) {
   if (rest.empty() || rest.size() > 3) return false;
-  // Second bytes of every range that a first byte may ask for.
+  // Tries second bytes of every range that a first byte may require.
   for (const char* end : {"\x80\x80\x80", "\xA0\x80\x80"}) {
     if (utf8_length(std::string(rest) + end, 0) > rest.size()) return true;
   }
@@ -101,7 +101,7 @@ std::string TextStream::push(std::string_view bytes) {
     held_.clear();
     return text;
   }
-  // The longest end that could still become a stop string.
+  // Finds the longest end that could still become a stop string.
   size_t waiting = 0;
   for (const auto& stop : stop_) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > waiting; --n) {

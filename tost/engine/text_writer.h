@@ -1,4 +1,4 @@
-// Texts as they are written, token by token.
+// Texts that are being written, token by token.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ namespace tost {
 // complete. Bytes that can never become valid UTF-8 are replaced by U+FFFD.
 class TextStream {
  public:
-  // `held`: the bytes that an earlier stream held back at its pause().
+  // `held` are the bytes that an earlier stream held back at its pause().
   explicit TextStream(std::vector<std::string> stop_strings = {}, std::string held = {});
 
-  // The text that `bytes` make certain: valid UTF-8, nothing of a stop string or after it.
+  // Adds bytes; returns text that is now final: valid UTF-8 before any stop string.
   std::string push(std::string_view bytes);
   bool stopped() const { return stopped_; }  // a stop string came
 
-  // All that was held back but the beginning of a character, which held() keeps.
+  // Returns all that was held back but the beginning of a character, which held() keeps.
   std::string pause();
   const std::string& held() const { return held_; }
 
-  // The bytes held back, at the end.
+  // Returns the bytes held back, at the end of the text.
   std::string finish();
 
  private:
@@ -40,7 +40,7 @@ class TextStream {
 // Sets `out` to them with every invalid byte replaced by U+FFFD.
 size_t whole_characters(std::string_view text, bool final, std::string& out);
 
-// One text being written: its sampler, its random numbers, and where it ends.
+// Writes one text: its sampler, its random numbers, and the conditions of its end.
 class TextWriter {
  public:
   // Continues `before`, which may be new. Text `stream` draws from Random(config.seed, stream, the
@@ -48,15 +48,15 @@ class TextWriter {
   TextWriter(const Tokenizer& tokenizer, int64_t vocab, const GenerateConfig& config,
              uint64_t stream, const TextSession& before);
 
-  // The repetition penalty is meant for these.
+  // Applies the repetition penalty to these ids.
   template <class Ids>
   void note(const Ids& ids) {
     for (const int64_t id : ids) sampler_.note(id);
   }
 
-  // The next token, from `vocab` logits. Throws as Sampler::draw(). Touches nothing but the writer.
+  // Draws the next token from `vocab` logits. Throws as Sampler::draw(). Changes only the writer.
   int64_t draw(const float* logits);
-  // The text that the token just drawn makes certain; the text may have ended with it.
+  // Returns the text that the drawn token makes final; the text may have ended with it.
   std::string text();
 
   int64_t drawn() const { return drawn_; }

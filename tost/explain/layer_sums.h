@@ -58,7 +58,7 @@ struct LayerStatistics {
   // rate_after - rate_input in the same sample, and the share of samples where it is negative.
   Spread rate_change;
   double rate_lowered = std::nan("");
-  // Correlations of projected tokens, see HeadCorrelations; mean over samples.
+  // The mean over samples of the correlations of projected tokens (see HeadCorrelations).
   torch::Tensor correlations, centered;  // |r| [H, P, P]; undefined without projections
   torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
   double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");

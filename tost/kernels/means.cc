@@ -7,8 +7,8 @@
 // L2 cache. Within a chunk all heads of a thread take a group of 8 tokens before the next, so that
 // rows are read in the order of memory.
 //
-// What is summed in which type. Sums within a chunk are float32, over chunks float64: M_t is G^(t +
-// 1) times M before the chunk, plus the chunk's rest. So the error does not grow with the length.
+// The types of the sums. Sums within a chunk are float32, over chunks float64: M_t is G^(t + 1)
+// times M before the chunk, plus the chunk's rest. So the error does not grow with the length.
 //
 // Why any number of threads gives the same bits. A head of a sample is summed token by token by one
 // thread, and sums over samples are added in the order of the samples.

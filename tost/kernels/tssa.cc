@@ -13,8 +13,8 @@
 // reads comes from memory: the second pass runs backwards, and only as many samples are in progress
 // as fit. Results of 8 MB and more are written by streaming stores, which bypass the caches.
 //
-// What is summed in which type. Arithmetic and the sums over a block are float32; the sums over
-// blocks are float64. A block has at most 64 tokens, so the error does not grow with the length.
+// The types of the sums. Arithmetic and the sums over a block are float32; the sums over blocks are
+// float64. A block has at most 64 tokens, so the error does not grow with the length.
 //
 // Why any number of threads gives the same bits. Blocks depend only on the shape and the length of
 // the sample. One thread sums a block, and the sums of blocks are added in their order. The number

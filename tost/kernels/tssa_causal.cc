@@ -7,8 +7,8 @@
 // once from memory; forward sums are restored within the chunk from those that the forward stored
 // before it (carry).
 //
-// What is summed in which type. Sums within a chunk are float32, over chunks float64, so the error
-// does not grow with the length, and no pass needs float64 in its inner loop. The state is float64.
+// The types of the sums. Sums within a chunk are float32, over chunks float64, so the error does
+// not grow with the length, and no pass needs float64 in its inner loop. The state is float64.
 //
 // Why any number of threads gives the same bits. A head of a sample is summed token by token in one
 // order. Threads take whole samples, or heads if there are too few samples. Because the softmax

@@ -33,7 +33,7 @@ struct OpenedModel {
   Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
-// Settings that every use of a model shares.
+// The settings that all uses of a model share.
 struct ModelRequest {
   std::string file;  // as for find_model_file()
   Weights weights = Weights::kRaw;
@@ -43,8 +43,8 @@ struct ModelRequest {
 };
 
 struct ScoreRequest : ModelRequest {
-  // Whether `file` is a run folder whose last checkpoint is scored, unless the run chose the best
-  // one by data other than the split.
+  // Set if `file` is a run folder that is scored as studies do: by its last checkpoint, or by its
+  // best one if the run chose that by other data than the split.
   bool as_trained = false;
   // Settings of the data under the keys of training, "data" among them; see scored_data().
   nlohmann::json data = nlohmann::json::object();
@@ -82,9 +82,9 @@ struct ExplainRequest : ModelRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Opens the data of an explanation with `open` where they are `known`: named by the request or by
-// the run. Returns why there are none, a sentence without its capital; "" where they are open. Only
-// data that the request names must exist.
+// Opens the data of an explanation by `open` if they are `known`, named by the request or by the
+// run. Returns "" or why there are none, a sentence without its capital. Only data that the request
+// names must exist.
 inline std::string open_known_data(const ExplainRequest& request, bool known,
                                    const std::function<void()>& open) {
   if (!known) {
@@ -124,7 +124,7 @@ struct PredictReport {
   std::vector<Prediction> predictions;
 };
 
-// A column of the table of presets: its title there, and its key in the preset's description.
+// A column of the table of presets: its title, and its key in a preset's description.
 struct PresetColumn {
   const char *title, *key;
   int width;
@@ -134,7 +134,7 @@ struct PresetTable {
   std::string key, title;  // of the list in JSON, and of the first column
   std::vector<PresetColumn> columns;
   std::string note;  // below the table; may be empty
-  // Name, architecture and "parameters" of one preset.
+  // Describes a preset by name, architecture and "parameters".
   std::function<nlohmann::json(const std::string& name)> describe;
 };
 
@@ -144,16 +144,16 @@ struct Kind {
   std::vector<RunKind> runs;  // the trainable kinds of runs; the first has the name of the kind
   PresetTable table;          // of the presets of all runs
   bool decodes = false;       // token by token, where a step is bound by reading the weights
-  // A model file, of this program or of others. Throws data Errors as find_intact_model_file() and
-  // for what does not fit.
+  // Opens a model file of this program or of others. Throws data Errors as
+  // find_intact_model_file(), and if weights do not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
   // Scores a model file: "checkpoint", "model", "precision", "split", the scores, the number of
   // samples ("images") and "seconds"; null once stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
   std::vector<std::string> data_keys;  // of the settings that select the generated data to score
-  // Labels pictures or texts; null for kinds that do not.
+  // Labels pictures or texts; null for kinds that cannot.
   std::function<PredictReport(const PredictRequest& request)> predict;
-  // The report of `tost explain` (docs/explain.md), null once stopped; null for kinds without one.
+  // The report of `tost explain` (docs/explain.md), null once stopped. Some kinds have none.
   std::function<nlohmann::json(const ExplainRequest& request)> explain;
   std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
 

@@ -43,7 +43,7 @@ const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::st
              did_you_mean(name, all));
 }
 
-// Evidence of the kind of a run, and that kind.
+// A setting that shows the kind of a run, and that kind.
 struct Hint {
   const RunKind* kind;
   std::string reason;  // "tost_gpt_char is a language model"
@@ -54,7 +54,7 @@ std::string text_of(const json& values, const char* key) {
   return found != values.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// A saved configuration always names its recipe, so that the file `from` is not needed again.
+// The settings that show the kind. A saved configuration names its recipe, not the file `from`.
 std::vector<Hint> hints(const json& values, bool saved) {
   std::vector<Hint> found;
   const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");
@@ -106,7 +106,7 @@ void check_keys(const Hint& chosen, const json& values) {
   }
 }
 
-// Whether the file is of a kind that is read as text.
+// Whether the file has a format that is read as text.
 bool is_text_file(const std::string& path) {
   const std::string start = read_beginning(path, 4096);
   return !start.empty() && start.find('\0') == std::string::npos;
@@ -132,7 +132,7 @@ std::string kind_name_of_data(const std::string& path) {
   }
 }
 
-// Without a hint image models are trained; data that is plainly no pictures deserves one.
+// Without any hint image models are trained, so this refuses data that are obviously no pictures.
 void check_pictures(const std::string& data, const RunKind& usual) {
   const RunKind* kind = kind_of_data(data);
   if (kind == nullptr || kind == &usual) return;

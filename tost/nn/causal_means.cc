@@ -119,8 +119,8 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
 
 }  // namespace
 
-// The kernel sums only local tokens. So this puts a token before them, whose membership and values
-// make the sums after it those of the places before. It carries these sums and their gradient.
+// The kernel sums only local tokens. So a token is put before them that brings the sums to those of
+// the places before. It carries these sums and their gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
   const auto [valid, remaining] = sums_at_end(call);
   const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]

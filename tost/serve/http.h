@@ -79,7 +79,7 @@ class Exchange {
 struct HttpHandler {
   // Called after the header; a returned response refuses the request, whose body is then not read.
   std::function<std::optional<HttpResponse>(HttpRequest&)> admit;
-  // Must return soon; another thread may answer later.
+  // Handles a request. It must return soon; another thread may answer later.
   std::function<void(std::shared_ptr<Exchange>)> handle;
   // Makes the answer to a request that could not be read.
   std::function<HttpResponse(int status, const std::string& message)> refuse;

@@ -87,7 +87,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::vector<Choice> choices_;
 
  private:
-  // Holds a session that was taken, and returns it unchanged unless it was continued.
+  // Holds a session of the store, and gives it back unchanged unless a text has continued it.
   struct Lease {
     SessionStore& store;
     std::string id;

@@ -70,7 +70,7 @@ class CrashDisk : public FileCalls {
     return fd;
   }
 
-  // Large writes are split in two, as by a disk, so that a stop can occur between the parts.
+  // Splits large writes in two, as disks do, so that a stop can occur between the parts.
   ssize_t write(int fd, const void* bytes, size_t count) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr char kAdvice[] = "lower lr, lengthen the warm-up or set clip, and check the data.";
 
-// JSON has no numbers that are not finite.
+// A number for JSON; one that is not finite, which JSON lacks, becomes a text.
 json number(double value) {
   return std::isfinite(value) ? json(value) : json(cat(value));
 }

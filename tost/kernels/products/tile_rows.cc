@@ -286,7 +286,7 @@ class TileProduct {
     }
   }
 
-  // Finishes the last block, which columns do not fill.
+  // Finishes the last block of columns, which is not full.
   void finish_narrow() {
     FinishRowsArgs a = a_;
     a.rows = rows_;

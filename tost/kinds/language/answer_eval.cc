@@ -21,7 +21,7 @@ using torch::Tensor;
 constexpr int64_t kTokensAtOnce = 8192;
 constexpr int64_t kPiece = 2048;  // of a sample that is read with a state
 
-// A single sample, its state carried from piece to piece.
+// Scores a single sample piece by piece, passing the state on.
 TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
                             LanguageState& state) {
   std::vector<Tensor> loss, likely;
@@ -35,7 +35,7 @@ TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
   return {torch::cat(loss), torch::cat(likely)};
 }
 
-// Sets `bytes` to the size of the state where there is one.
+// Scores a batch, and sets `bytes` to the size of the state if there is one.
 TokenScores score_batch(LanguageModel& model, const TokenTaskBatch& batch, int64_t& bytes) {
   if (batch.ids.size(1) <= kPiece) {
     return score_targets(model, model.hidden(batch.ids), batch.targets);
@@ -60,7 +60,7 @@ int64_t samples_of(const TokenTaskData& data, int64_t group, const AnswerEvalOpt
 
 void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
   const Tensor has_target = targets.ne(-1).to(scores.likely.device());
-  // 1 for each answer that is wrong, by sample.
+  // The number of wrong answers of each sample.
   const Tensor wrong =
       torch::zeros_like(has_target, torch::kInt64)
           .masked_scatter_(has_target, scores.likely.logical_not().to(torch::kInt64));
@@ -154,7 +154,7 @@ std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
       std::iota(chosen.begin(), chosen.end(), first);
       const TokenTaskBatch batch = read_watched(
           options.read_guard, [shared, group, chosen] { return shared->batch(group, chosen); });
-      // Not timed: the clock measures only reading.
+      // Measures the state outside the time, which covers reading only.
       if (bytes == 0 && data.length(group) <= kPiece) {
         bytes = context_bytes(model, batch.ids.narrow(0, 0, 1));
       }
@@ -198,7 +198,7 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kIdBytes = 16;  // a token and its target
 
-// In double: a product of hostile sizes must not wrap.
+// Computes in double, because a product of hostile sizes must not overflow.
 double cache_bytes(const LanguageConfig& c, double tokens) {
   const double window = double(c.options.window);
   const double seen = window > 0 ? std::min(window, tokens) : tokens;
@@ -209,8 +209,8 @@ double cache_bytes(const LanguageConfig& c, double tokens) {
   return kFloatBytes * numbers;
 }
 
-// Bytes of a token in training: inputs of both norms, outputs of both branches, the mixer's
-// projections, and both sides of the activation.
+// The bytes that training saves for a token: inputs of both norms, outputs of both branches, the
+// mixer's projections, and both sides of the activation.
 double saved_for_backward(const LanguageConfig& c) {
   const double dim = double(c.dim);
   return kFloatBytes * double(c.depth) * (8 * dim + 2 * c.mlp_ratio * dim);

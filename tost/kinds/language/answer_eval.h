@@ -22,10 +22,10 @@ struct AnswerScores {
   double seconds = 0;               // of reading
 };
 
-// Sums over batches of one group.
+// Sums of scores over the batches of a group.
 class AnswerTally {
  public:
-  // One score a target of the batch, in order.
+  // Adds a batch, with one score for each target in order.
   void add(const torch::Tensor& targets, const TokenScores& scores);
   // As ClassificationMeter::add_up().
   bool add_up(Group* group, bool stopped);
@@ -43,25 +43,25 @@ struct AnswerEvalOptions : LanguageEvalOptions {
   Group* group = nullptr;     // of processes that each score some of the batches
 };
 
-// Samples beyond 2,048 tokens are read one by one and in pieces, so that a state of constant size
-// means constant memory. Without gradients, in evaluation mode, deterministic. progress counts
-// samples over all groups. Nothing when `stop` ended it. Throws what check_answers_fit() throws,
-// and a usage Error for samples beyond the memory.
+// Scores all samples in evaluation mode without gradients. Samples beyond 2,048 tokens are read one
+// by one and in pieces, so that a state of constant size needs constant memory. `progress` counts
+// samples over all groups. Returns nothing if `stop` ended it. Throws as check_answers_fit(), and a
+// usage Error for samples that do not fit in memory.
 std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
                                                           const TokenTaskData& data,
                                                           const AnswerEvalOptions& options = {});
 
-// Throws a usage Error for data with a larger vocabulary than the model's, of samples beyond its
-// positions, or to be restored by a model that predicts.
+// Throws a usage Error for data with a larger vocabulary than the model's, samples beyond its
+// positions, or targets that a model restores and not predicts.
 void check_answers_fit(const LanguageConfig& config, const TokenTaskData& data);
 
-// Throws a usage Error with both figures where reading `samples` samples of `length` tokens at a
-// time, or training on them, takes more than `available` bytes at the very least. Nothing is
-// refused where `available` is 0, which means unknown.
+// Throws a usage Error with both figures if reading `samples` samples of `length` tokens at a time,
+// or training on them, needs more than `available` bytes at least. 0 is unknown, and refuses
+// nothing.
 void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
                          bool training, int64_t available);
 
-// accuracy, exact and loss (means over the groups, each with the same weight), tokens, and
+// Returns accuracy, exact and loss (means over the groups, with equal weights), tokens, and
 // "groups", an object each: group, length, samples, tokens, accuracy, exact, loss, state_bytes.
 nlohmann::json to_json(const std::vector<AnswerScores>& scores);
 

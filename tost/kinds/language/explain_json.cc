@@ -100,7 +100,7 @@ json layer_json(const TextReport& report, size_t i) {
   return object;
 }
 
-// The numbers of the chosen layers and heads.
+// The correlation matrices of a layer for the chosen heads.
 json matrices_json(const LayerStatistics& layer, const TextReport& report) {
   json matrices = json::array();
   for (const int64_t head : report.heads) {

@@ -80,7 +80,7 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
   return !stopped(options);
 }
 
-// Sentences about what this model does not have.
+// Adds a sentence for each part of the report that this model does not have.
 void add_missing(TextReport& report, const TextExplainOptions& options) {
   std::vector<std::string> without, uniform;
   for (size_t i = 0; i < report.trace.layers.size(); ++i) {
@@ -139,7 +139,7 @@ using torch::Tensor;
 
 namespace {
 
-// Sums over windows of one layer.
+// Sums of one layer's numbers over windows.
 class TextLayerSums {
  public:
   TextLayerSums(int64_t vocab, int64_t heads, int64_t length)
@@ -184,8 +184,8 @@ class TextLayerSums {
   }
 
  private:
-  // Tokens by their mean of what `sums` adds up, highest first and above that of all tokens; those
-  // that occur too seldom are left out.
+  // Ranks tokens by their mean of `sums`, highest first, above the mean of all tokens. Leaves out
+  // rare tokens.
   std::vector<TokenMean> ranked(const Tensor& sums, double overall,
                                 const TextStatisticsOptions& options) const {
     const Tensor seen = counts_.ge(double(options.least)).nonzero().squeeze(1);
@@ -249,7 +249,7 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
     for (LayerRates& layer : measured) move_to_cpu(layer);
     for (BlockTrace& block : inside.blocks) move_to_cpu(block);
     for (size_t k = 0; k < rates.size(); ++k) {
-      // No exact rate in the whole space: its cost grows with the cube of the width.
+      // Skips the exact rate in the whole space, whose cost grows with the cube of the width.
       inside.blocks[k].mixer_input = Tensor();
       rates[k].add(inside.blocks[k], measured[k]);
     }

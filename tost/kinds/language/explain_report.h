@@ -18,8 +18,7 @@
 
 namespace tost {
 
-// Windows of a text, over which the effects of a language model's layers are averaged, by token and
-// by position.
+// The windows of a text over which effects of layers are averaged, by token and by position.
 struct TextWindows {
   int64_t count = 16;
   int64_t length = 0;  // tokens; 0: the model's block, or less where the text is shorter
@@ -41,7 +40,7 @@ struct TextLayerStatistics {
   double entropy_mean = 0;       // over all
   double effect_mean = 0;        // direct effect over all tokens
   torch::Tensor gate;            // mean output gate of each head [H]; undefined without
-  // Tokens above the mean of all, falling.
+  // The tokens above the mean of all, in falling order.
   std::vector<std::vector<TokenMean>> taken;  // by head: of the highest lift
   std::vector<TokenMean> strongest;           // of the highest direct effect
   bool has_memberships = false;
@@ -64,15 +63,15 @@ struct TextStatisticsOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-// Tokens of a window of a source: the requested length, or all tokens if there are fewer.
+// The tokens in a window: the requested length, or all of the source if there are fewer.
 int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted);
 
-// The windows one after the other; ids [1, length].
+// The ids [1, length] of the next window.
 torch::Tensor window_ids(const TokenSource& source, const TextWindows& windows, int64_t length,
                          int64_t index);
 
-// Deterministic. Ends early, with the windows read so far, when `stop` is set. Throws a data Error
-// for a source of fewer than 2 tokens, a usage Error for no windows.
+// Averages over the windows; ends early, with the windows read so far, if `stop` is set. Throws a
+// data Error for a source of fewer than 2 tokens, a usage Error for no windows.
 TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
                                const TextStatisticsOptions& options);
 
@@ -110,14 +109,14 @@ struct TextExplainOptions {
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
 };
 
-// Tokens whose influence on later ones is measured: the first of the passage.
+// The number of tokens, the first of the passage, whose influence on later ones is measured.
 inline constexpr int64_t kInfluenceTokens = 200;
 
-// A split in a sentence: "training data", "validation data".
+// Names a split in a sentence: "training data", "validation data".
 std::string data_of(const std::string& split);
 
-// Nothing when `stop` ended it. Deterministic. Usage Errors for a layer or head that does not
-// exist and for samples below 1; data Errors for data that does not fit the model.
+// Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
+// that does not exist and for samples below 1, and data Errors for data that do not fit the model.
 std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
                                        const TextExplainOptions& options);
 

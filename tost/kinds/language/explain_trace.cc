@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kTracedLogits = int64_t{1} << 24;
 
-// One row of logits a token, made for a few tokens at a time.
+// Computes a row of logits for each token, for a few tokens at a time.
 void predict_tokens(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                     TextTrace& trace) {
   const int64_t tokens = ids.size(1);
@@ -51,7 +51,7 @@ Tensor norms(const Tensor& x) {
   return x.to(torch::kDouble).norm(2, -1);
 }
 
-// [B, T, C] → [B, H, T, P] float64.
+// Converts [B, T, C] to [B, H, T, P] float64.
 Tensor by_head(const Tensor& x, int64_t heads) {
   return x.to(torch::kDouble).view({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
 }
@@ -189,7 +189,7 @@ std::string visible_ascii(char c) {
   }
 }
 
-// Characters that would take no place or turn the direction of what follows.
+// Whether a character has no width, or reverses the direction of the text after it.
 bool invisible(uint32_t c) {
   return (c >= 0x80 && c < 0xA0) || c == 0xAD || (c >= 0x200B && c <= 0x200F) ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
@@ -202,7 +202,7 @@ std::string code_point_name(uint32_t c) {
   return cat("‹U+", digits.data(), "›");
 }
 
-// Text cut at `bytes` or before, where a character begins.
+// Cuts a text at `bytes`, or before that where a character begins.
 std::string_view whole_beginning(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return text;
   size_t end = bytes;
@@ -212,7 +212,7 @@ std::string_view whole_beginning(std::string_view text, size_t bytes) {
   return text.substr(0, end);
 }
 
-// Some bytes more than are used, so that a character is not cut.
+// Reads some bytes more than are used, so that no character is cut.
 constexpr size_t kEnoughBytes = kReadBytes + 4;
 
 int64_t longest(const LanguageInfo& info, int64_t max_tokens) {

@@ -1,4 +1,4 @@
-// Effects of a language model's layers on given tokens, one number a token (and head).
+// Measures the effects of a language model's layers on each token (and head).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tost {
 
-// Tensors a mixer does not have stay undefined. Layers have the batch in front; float64.
+// The trace of a layer in float64, batch first. Tensors that a mixer does not have are undefined.
 struct TextLayer {
   std::string mixer;      // its name
   bool uniform = false;   // memberships are 1/H by construction
@@ -24,8 +24,8 @@ struct TextLayer {
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
   torch::Tensor gate;     // mean over a head's features of the output gate [B, H, T]
-  // Only mixers with group means [B, H, T]: the norm of a head's mean after each token, and its
-  // cosine with the token's values (1: the mean has the token's direction).
+  // For mixers with group means [B, H, T]: the norm of a head's mean after each token, and its
+  // cosine with the token's values (1: the same direction).
   torch::Tensor mean_norm, mean_cosine;
   torch::Tensor effect;  // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
   torch::Tensor norm;    // of the residual stream after the block [B, T]
@@ -39,39 +39,39 @@ struct TextTrace {
 };
 
 // Runs ids [B, T] once, in evaluation mode and without gradients; `inside`, unless null, gets the
-// traces of the blocks. Errors as LanguageModel::hidden.
+// traces of the blocks. Throws as LanguageModel::hidden().
 TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
                      LanguageTrace* inside = nullptr);
 
 // Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
-// Only of TSSA without convolution, first moments or gate, which add terms that are no gradient of
+// true only for TSSA without convolution, first moments and gate, whose terms are no gradient of
 // R_var at the layer's input.
 bool descends_on_bound(const LanguageConfig& config, int64_t index);
 
-// How many tokens each head's running sums reach back, 1 / (1 - gamma) of its forgetting rate [H];
-// undefined for a mixer whose sums forget nothing or that has none.
+// The number of tokens [H] that each head's running sums reach back, 1 / (1 - gamma) of its rate;
+// undefined for a mixer that forgets nothing or has no sums.
 torch::Tensor memory_horizon(const TokenMixer& mixer);
 
-// How much one token changes a layer's output at later ones. x [T, C] are the input tokens of a
-// mixer. Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token
-// j)_t| / |mixer(x)_t|: exact, by running the tokens after j on the state before it, at unchanged
-// positions. 0 where t <= j, and where the output is 0. Through sums over tokens, and through a
-// convolution or attention where the mixer has them. Costs T runs of T/2 tokens.
+// Measures how much one token of x [T, C], the input of a mixer, changes the output at later ones.
+// Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token j)_t| /
+// |mixer(x)_t|: exact, by running the tokens after j on the state before it, at unchanged
+// positions. It is 0 where t <= j, or where the output is 0. Influence passes through sums over
+// tokens, convolution and attention. Costs T runs of T/2 tokens.
 torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 
-// Mean of the entries [j, j + d] over j, for d = 1 ... T - 1: how influence fades with distance.
+// The mean of the entries [j, j + d] over j, for d = 1 ... T - 1: influence by distance.
 torch::Tensor influence_by_distance(const torch::Tensor& influence);
 
-// Mean of the entries [j, j + 1 ... j + reach]: how much token j counts for those after it; NaN
-// where fewer than `reach` follow.
+// The mean of the entries [j, j + 1 ... j + reach], the influence of token j on those after it; NaN
+// if fewer than `reach` follow.
 torch::Tensor influence_of_tokens(const torch::Tensor& influence, int64_t reach);
 
-// The reach for `tokens`: 32, or half of them where they are fewer than 64, at least 1.
+// The reach for `tokens` tokens: 32, or half of them if there are fewer than 64, at least 1.
 int64_t influence_reach(int64_t tokens);
 
-// The bytes of a token as visible, valid UTF-8: spaces as "·", line feeds "↵", tabs "⇥", returns
-// "␍", bytes that are not a whole character "‹E2›", other control characters "‹01›"; no bytes at
-// all "∅". Long tokens are cut to `most` characters and an ellipsis.
+// Shows the bytes of a token as visible, valid UTF-8: spaces as "·", line feeds "↵", tabs "⇥",
+// returns "␍", bytes that are not a whole character "‹E2›", other control characters "‹01›"; no
+// bytes at all "∅". Long tokens are cut to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
 // The text of a token. Without tokenizer, and for an id outside the tokenizer, its id as "#17".
@@ -84,20 +84,20 @@ struct Passage {
   std::vector<std::string> notes;   // omissions and their reasons, one sentence each
 };
 
-// The tokens of the first 256 KiB of `text`, at most `max_tokens` and the model's block. `more`:
-// the text continues after the part read. Throws a usage Error for no text, a data Error for text
-// that the tokenizer cannot express (naming `source`), or a model without tokenizer.
+// Encodes the first 256 KiB of `text`, to at most `max_tokens` and the model's block. `more`: the
+// text continues after that. Throws a usage Error for no text, and a data Error for a model without
+// tokenizer or text that it cannot encode (naming `source`).
 Passage passage_of_text(const LanguageInfo& info, std::string_view text, const std::string& source,
                         int64_t max_tokens, bool more = false);
 
-// The beginning of a file, of which 256 KiB are read at most. Token files (.bin) are read as such.
+// Reads at most 256 KiB from the beginning of a text file, or tokens of a token file (.bin).
 Passage passage_of_file(const LanguageInfo& info, const std::string& path, int64_t max_tokens);
 
-// The same of a stream of text; `source` names it.
+// Reads the beginning of a stream of text; `source` names it.
 Passage passage_of_stream(const LanguageInfo& info, std::istream& in, const std::string& source,
                           int64_t max_tokens);
 
-// The first tokens of a source. Throws a data Error for ids outside the model's vocabulary.
+// Takes the first tokens of a source. Throws a data Error for ids outside the model's vocabulary.
 Passage passage_of_tokens(const LanguageInfo& info, const TokenSource& tokens,
                           const std::string& source, int64_t max_tokens);
 

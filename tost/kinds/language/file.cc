@@ -37,14 +37,14 @@ void save_language_file(const fs::path& file, const LanguageModel& model,
 
 namespace {
 
-// By the names that Hugging Face gives them.
+// The activation of a name that Hugging Face uses.
 std::string activation(const std::string& name) {
   if (name.empty() || name == "gelu") return "gelu";
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return "gelu-tanh";
   fail_data("Its activation is ", shown(name), "; gelu and gelu_new are known here.");
 }
 
-// Whether matrices are transposed, as in Hugging Face's GPT-2.
+// Whether matrices are stored transposed, as in Hugging Face's GPT-2.
 bool is_transposed_gpt2(const ForeignModel& weights) {
   return weights.model.at("family") == "GPT-2 (Hugging Face layout)";
 }
@@ -70,7 +70,7 @@ LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelF
       foreign_mlp_ratio(weights.side("transformer.h.0.mlp.c_fc.weight", hidden_side), c.dim);
   c.bias = weights.has("transformer.ln_f.bias");
   c.activation = activation(facts.activation);
-  // Cropping to a shorter block leaves it at its full length.
+  // Takes the length of denom_bias from its tensor, because cropping the block does not shorten it.
   const std::string lengths = "transformer.h.0.attn.denom_bias";
   if (weights.has(lengths) && weights.side(lengths, 1) != c.block) {
     c.options.bias_positions = weights.side(lengths, 1);

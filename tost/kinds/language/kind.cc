@@ -1,4 +1,4 @@
-// Language models as a row of the table of kinds.
+// Makes language models a row of the table of kinds.
 #include "tost/kinds/kind.h"
 
 #include <iostream>
@@ -76,7 +76,7 @@ TextSpec explained_text(const ExplainRequest& request, const fs::path& model_fil
   return spec;
 }
 
-// A split that exists and is not empty; null otherwise.
+// Opens a split; null if it does not exist or is empty.
 std::shared_ptr<const TokenSource> open_part(const TextSpec& spec, const std::string& split,
                                              const LanguageInfo& info) {
   const TextLayout layout = find_text(spec.path, spec.holdout);
@@ -102,8 +102,8 @@ void open_explained(const ExplainRequest& request, const TextSpec& spec, const L
   if (request.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// The folder of the task of tokens (token_task.h) that the request names or the run was trained on;
-// "" where there is none.
+// The folder of the task (token_task.h) that the request names or the run was trained on; "" if
+// there is none.
 std::string task_folder(const ExplainRequest& request, const fs::path& model_file) {
   std::string folder = request.data;
   if (folder.empty()) {
@@ -112,7 +112,7 @@ std::string task_folder(const ExplainRequest& request, const fs::path& model_fil
   return is_token_task(folder) ? folder : "";
 }
 
-// The first sample of the split, or of the first split that exists.
+// The first sample of the requested split, else of the first split that exists.
 Passage passage_of_task(const ExplainRequest& request, const LanguageInfo& info,
                         const std::string& folder) {
   std::string split = request.split;

@@ -96,7 +96,7 @@ LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_
   if (init == WeightInit::kOfficial) draw_weights();
 }
 
-// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 depth).
+// Draws weights with deviation 0.02, or 0.02 / sqrt(2 depth) in maps to the residual stream.
 void LanguageModel::draw_weights() {
   torch::NoGradGuard no_grad;
   init_linears(*this);
@@ -128,8 +128,8 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
       state != nullptr || input.dim() != 2 ? position : first_position(input.size(1));
   check_ids(config_, input, first);
   const Tensor ids = to_device(input, wte_->weight.device());
-  // A sparse gradient is added to the head's in place; a dense one would be another whole table.
-  // On a GPU it would wait for the rows to be counted.
+  // On the CPU takes a sparse gradient, which is added to the head's in place; a dense one would be
+  // another whole table. On a GPU a sparse gradient would wait for a count of rows.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
   if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, first, ids.size(1));
@@ -161,7 +161,7 @@ Tensor LanguageModel::forward(const Tensor& ids) {
   return logits(hidden(ids));
 }
 
-// Looking at targets on a GPU would wait for it.
+// Reads targets on the CPU only, because reading them from a GPU would wait.
 Tensor LanguageModel::target_rows(const Tensor& targets) {
   if (!targets.is_cpu()) return {};
   const auto rows = targets.flatten().ne(-1).nonzero().squeeze(1);
@@ -180,7 +180,7 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
   if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
   wanted = to_device(wanted, rows.device());
   if (uses_reader()) {
-    // In pieces: the logits of all rows can be larger than the model.
+    // Works in pieces, because the logits of all rows can be larger than the model.
     Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
     constexpr int64_t kLogitRows = 512;
     for (int64_t i = 0; i < rows.size(0); i += kLogitRows) {

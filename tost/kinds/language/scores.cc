@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 25;  // 128 MiB of float32
 
-// The model's input: all tokens of a text but the last. It must fit the context.
+// A window of a text, which must fit the context: the model reads all its tokens but the last.
 struct Window {
   const int64_t* begin;
   int64_t length;
@@ -109,7 +109,7 @@ bool stopped(const LanguageEvalOptions& options) {
   return options.stop != nullptr && options.stop->load();
 }
 
-// Settings with the defaults filled in.
+// Fills in the defaults of settings.
 LanguageLossOptions resolve(const LanguageModel& model, LanguageLossOptions o) {
   const std::vector<std::string> protocols = {"usual", "official"};
   if (o.protocol != protocols[0] && o.protocol != protocols[1]) {
@@ -144,8 +144,8 @@ LanguageLossOptions resolve(const LanguageModel& model, LanguageLossOptions o) {
   return o;
 }
 
-// `count` windows of `length` predictions, one every `stride` tokens from `begin`; the last `fresh`
-// of each are scored, or all of the text's first window.
+// Reads `count` windows of `length` predictions, one every `stride` tokens from `begin`. The last
+// `fresh` predictions of each are scored, and all of the text's first window.
 Tensor read_windows(LanguageModel& model, const TokenSource& source, int64_t begin, int64_t count,
                     int64_t length, int64_t stride, int64_t fresh) {
   const Tensor tokens = torch::empty({count, length + 1}, torch::kInt64);
@@ -176,7 +176,7 @@ bool usual(LanguageModel& model, const TokenSource& source, const LanguageLossOp
   return true;
 }
 
-// One stream, its state carried from piece to piece.
+// Scores the text as one stream, passing the state from piece to piece.
 bool whole(LanguageModel& model, const TokenSource& source, const LanguageLossOptions& o,
            Sum& sum) {
   const int64_t predictions = source.size() - 1;

@@ -31,14 +31,14 @@ namespace {
 using nlohmann::json;
 using torch::Tensor;
 
-// Evaluation draws the same crops in every run, for every seed.
+// The seed of evaluation, which draws the same crops in every run.
 constexpr uint64_t kEvaluationSeed = 0x5eed'e7a1;
 
-// Passages whose layers are measured; a measurement stays far below an evaluation.
+// The number of passages whose layers are measured, which costs far less than an evaluation.
 constexpr int64_t kBoundCrops = 8;
 
-// GPT-2's 50,257 ids get the 50,304 rows of the official models, a multiple of 64; any other
-// vocabulary is taken exactly.
+// The rows of the token table: 50,304 for GPT-2's 50,257 ids, as in the official models, else the
+// vocabulary's size.
 int64_t rows_for(int64_t vocabulary) {
   constexpr int64_t kGpt2 = 50257, kGpt2Rows = 50304;
   return vocabulary == kGpt2 ? kGpt2Rows : vocabulary;
@@ -83,7 +83,7 @@ struct SampleRequest {
   uint64_t seed = 0, stream = 0;
 };
 
-// Bytes that are not UTF-8 replaced, so that the text can be shown and logged.
+// Replaces bytes that are not UTF-8, so that the text can be shown and logged.
 std::string valid_utf8(const std::string& text) {
   using nlohmann::json;
   return json::parse(json_text(json(text)));
@@ -252,7 +252,7 @@ TaskInput language_input(const BatchShare& share, const Tensor& ids, const Tenso
     const auto count = [](const Tensor& t) { return t.ne(-1).sum().item<double>(); };
     weight = count(local[1]) / count(targets);
   }
-  // A mean over no targets has no value, even if it counts nothing.
+  // A mean over no targets is NaN, which would remain NaN with weight 0, so it is set to 0.
   if (weight == 0) local[1].view({-1})[0] = 0;
   return {{local[0], local[1], LanguageModel::target_rows(local[1])},
           samples / ids.size(0) * rows,

@@ -1,4 +1,4 @@
-// Training a language model on a text or on a task of tokens: data, model, loss and score for the
+// Trains a language model on a text or on a task of tokens: data, model, loss and score for the
 // loop.
 #pragma once
 
@@ -62,8 +62,8 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
 };
 
 // Ids, targets and the rows with targets, as LanguageModel::loss() takes them. The loss is a mean
-// over targets, so that a part weighs as many as it has. `samples`: of the whole batch. Where
-// processes hold parts of the tokens, this one's.
+// over targets, so that a part weighs as many as it has. `samples`: of the whole batch. If
+// processes divide the tokens, it holds this process's.
 TaskInput language_input(const BatchShare& share, const torch::Tensor& ids,
                          const torch::Tensor& targets, int64_t samples);
 
@@ -90,7 +90,7 @@ class AnswerTask
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i has samples of group i modulo the number of groups. A group's samples are shuffled
-  // again whenever all have been used. A pure function of seed and i.
+  // again whenever all have been used. It depends only on the seed and i.
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   void fetch() override;

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Whether the model was trained on this file, judging by names: on the file itself, or on a folder
+// Whether the model, by the names in its description, was trained on this file, or on a folder
 // whose only text it is.
 bool learned_from(const LanguageInfo& info, const fs::path& file) {
   const json data = info.training.is_object() ? info.training.value("data", json()) : json();
@@ -26,8 +26,7 @@ bool learned_from(const LanguageInfo& info, const fs::path& file) {
          (path.filename() == "input.txt" && data == path.parent_path().filename().string());
 }
 
-// The held-out part of the model's training text, so that the model is not scored on text it
-// learned.
+// The split that is scored by default; of the model's training text the held-out part.
 std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
   if (is_folder(layout.path)) {
     return layout.parts.contains("test") ? "test" : "validation";
@@ -36,7 +35,7 @@ std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
   return held_back ? "validation" : "whole";
 }
 
-// Texts one after the other, an end of text after each.
+// Concatenates texts, with an end of text after each.
 class RowStream {
  public:
   RowStream(const LanguageInfo& info, const std::string& path) : tokenizer_(*info.tokenizer) {

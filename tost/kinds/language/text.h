@@ -1,4 +1,4 @@
-// The tokens that a language model is scored on: a split of a text, as the protocol wants it.
+// Loads the tokens on which a language model is scored: a split of a text, by the protocol.
 #pragma once
 
 #include <filesystem>
@@ -34,20 +34,20 @@ struct LanguageText {
 // cannot be expressed, or token files are another tokenizer's.
 LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info);
 
-// A row of a data set in JSON Lines, one object a line.
+// A row of a data set in JSON Lines, which has an object in each line.
 struct JsonRow {
   nlohmann::json object;
   std::string where;  // "'FILE' line N", for messages
 };
 
-// `path` itself, or the only .jsonl file of a folder. Throws a data Error where there is none.
+// Returns `path` itself, or the only .jsonl file of a folder. Throws a data Error if there is none.
 std::filesystem::path find_rows_file(const std::filesystem::path& path);
 
-// All rows; blank lines are skipped. Throws a data Error naming file and line for a line that is no
-// JSON object, and for a file without rows.
+// Reads all rows, skipping blank lines. Throws a data Error naming file and line for a line that is
+// no JSON object, and for a file without rows.
 std::vector<JsonRow> read_rows(const std::filesystem::path& file);
 
-// The row's string under this key; a data Error where there is none.
+// The row's string under this key. Throws a data Error if there is none.
 std::string string_of(const JsonRow& row, const std::string& key);
 
 }  // namespace tost

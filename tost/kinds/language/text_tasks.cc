@@ -68,7 +68,7 @@ Passages read_passages(const std::string& path, const LoadedLanguage& language,
                 most, ".");
     }
   }
-  // Neighbours have similar lengths, and many contexts the same one.
+  // Sorts passages so that neighbours have similar lengths, and many contexts the same length.
   std::stable_sort(passages.begin(), passages.end(),
                    [](const Passage& a, const Passage& b) { return a.context < b.context; });
   return passages;
@@ -126,7 +126,7 @@ class Evaluation {
     }
   }
 
-  // Contexts of one length, which can be read and continued together.
+  // Continues contexts of one length together.
   void generate(std::span<const Passage> group) {
     const int64_t room = model_.max_context() - (options_.new_tokens - 1);
     if (room < 1) {
@@ -154,7 +154,7 @@ class Evaluation {
       next = model_.extend(next, state).argmax(1, /*keepdim=*/true).to(torch::kCPU);
       for (size_t row = 0; row < texts.size(); ++row) {
         const auto id = next[static_cast<int64_t>(row)].item<int64_t>();
-        // Rows of the token table beyond the tokenizer have no text.
+        // Skips ids beyond the tokenizer, which have no text.
         if (id < tokenizer_.vocab_size()) texts[row] += tokenizer_.piece(static_cast<int32_t>(id));
       }
     }
@@ -273,7 +273,7 @@ Question make_question(const JsonRow& row) {
   return question;
 }
 
-// The texts with each choice filled in, all but their first token to be scored.
+// Fills each choice in; all tokens of the texts but the first are to be scored.
 std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& tokenizer,
                                 const std::string& where) {
   std::vector<ScoredText> texts;
@@ -290,8 +290,8 @@ std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& token
   return texts;
 }
 
-// Removes the same number of tokens from the beginning of all, so that their sums can be compared.
-// Whether there was need to.
+// Shortens texts that are too long by the same number of tokens at the beginning, so that their
+// sums can be compared; returns whether it did.
 bool shorten(int64_t context, const std::string& where, std::vector<ScoredText>& texts) {
   int64_t longest = 0;
   for (const ScoredText& text : texts) longest = std::max(longest, text.targets);

@@ -1,4 +1,4 @@
-// Everything that decides the training of a language model, and its JSON form.
+// The settings of training a language model, and their JSON form.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// Lengths are in optimiser steps; an epoch is as many tokens as the training text has.
+// Lengths are in optimiser steps; an epoch has as many tokens as the training text.
 struct LanguageTrainConfig : LoopConfig {
   LanguageTrainConfig() { checkpoint_every = 0; }  // but every so many steps
 
@@ -42,7 +42,7 @@ std::vector<Recipe<LanguageTrainConfig>> language_recipes();
 // The preset, changed by mixer and model_options. Throws a usage Error with the reason for what
 // does not fit.
 LanguageConfig language_config(const LanguageTrainConfig& config);
-// `base` changed the same way; mixer "": unchanged.
+// Changes `base` in the same way; mixer "" changes no mixer.
 LanguageConfig changed_language_config(const std::string& mixer,
                                        const nlohmann::json& model_options, LanguageConfig base);
 

@@ -1,4 +1,4 @@
-// How `tost bench model` measures classifiers of sequences.
+// Measures classifiers of sequences for `tost bench model`.
 #pragma once
 
 #include <memory>

@@ -94,7 +94,7 @@ void check_sequence_input(const SequenceConfig& config, const SequenceInput& inp
   check_ids(config, ids, lengths);
 }
 
-// The sequence's vector from its tokens after the blocks [B, C].
+// Pools the tokens after the blocks to one vector for each sequence [B, C].
 Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
   const TokenSums* sums = TokenSumsScope::current();
   if (config_.pool == "class" && sums == nullptr) return norm_->forward(x.select(1, 0));
@@ -113,7 +113,7 @@ Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
 }
 
 Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockTrace>* trace) {
-  // A part of a sequence may be all padding; the whole was checked before it was divided.
+  // A part of a divided sequence may be all padding; the whole sequence was checked before.
   const bool split = TokenSumsScope::current() != nullptr;
   if (!split) check_sequence_input(config_, input);
   auto ids = input.ids;

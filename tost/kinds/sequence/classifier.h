@@ -14,18 +14,18 @@
 
 namespace tost {
 
-// The input of the blocks of a sequence classifier: token table, positions, class token.
+// Makes the input of the blocks: token table, positions, class token.
 class SequenceEmbedding : public torch::nn::Module {
  public:
   explicit SequenceEmbedding(const SequenceConfig& config);
 
-  // ids [B, N] → [B, N, C], or [B, N + 1, C] with the class token in front, which then has position
-  // 0 as in the benchmark (arXiv 2011.04006). No gradient reaches row 0 of the table. Under a
-  // TokenSumsScope the class token is in the first place, before as many tokens as others hold.
+  // Maps ids [B, N] to [B, N, C], or to [B, N + 1, C] with the class token in front, at position 0
+  // as in the benchmark (arXiv 2011.04006). Row 0 of the table, padding, gets no gradient. Under a
+  // TokenSumsScope the first place holds the class token in addition to its tokens.
   torch::Tensor forward(const torch::Tensor& ids);
 
-  // Draws the tables from torch's default generator: tokens with deviation 1, learned positions
-  // with 0.02, as in the benchmark (arXiv 2011.04006).
+  // Draws the tables by torch's default generator: tokens with deviation 1, learned positions with
+  // 0.02, as in the benchmark (arXiv 2011.04006).
   void draw_weights();
 
   std::shared_ptr<Embedding> tokens;     // [vocab, C]
@@ -43,17 +43,17 @@ struct SequenceInput {
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
 };
 
-// Throws the data Error of SequenceClassifier::forward() for input that a model of this
-// configuration would refuse. On a GPU only shapes and types are checked.
+// Throws the data Error of SequenceClassifier::forward() for input that such a model would refuse.
+// On a GPU checks only shapes and types.
 void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
 
-// The end of a model of pairs: concatenates a, b, a * b and a - b and applies two layers with GELU
-// between.
+// The head of a model of pairs: concatenates a, b, a * b and a - b, and applies two layers with
+// GELU between them.
 class PairHead : public torch::nn::Module {
  public:
   explicit PairHead(const SequenceConfig& config);
 
-  // a, b [B, C] → logits [B, classes].
+  // Maps a, b [B, C] to logits [B, classes].
   torch::Tensor forward(const torch::Tensor& a, const torch::Tensor& b) const;
 
   std::shared_ptr<Linear> fc1, fc2;  // [MLP width, 4 C], [classes, MLP width]
@@ -61,25 +61,25 @@ class PairHead : public torch::nn::Module {
 
 class SequenceClassifier : public torch::nn::Module {
  public:
-  // New weights: init_linears() (layers.h), draw_weights() of the mixers and of the embedding.
+  // Draws weights by init_linears() (layers.h) and draw_weights() of the mixers and the embedding.
   explicit SequenceClassifier(const SequenceConfig& config,
                               WeightInit init = WeightInit::kOfficial);
 
   const SequenceConfig& config() const { return config_; }
 
-  // Logits [B, classes] of single sequences, on the model's device. ids and lengths are both there,
-  // or both on the CPU, from where they are moved after the checks. Each depends only on its
-  // sequence, not on the padding of the batch. Throws a data Error for a model of pairs. For ids on
-  // the CPU it also throws one for ids outside the vocabulary, for sequences without tokens, and
-  // for sequences longer than max_length if positions are learned. On a GPU these checks would wait
-  // for it. Under a TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of
-  // these are valid, and the logits are those of the whole, in every place.
+  // Computes logits [B, classes] of single sequences on the model's device. ids and lengths are
+  // both there, or both on the CPU, from where they are moved after checks. Logits depend only on
+  // the sequence, not on the padding. Throws a data Error for a model of pairs; for ids on the CPU
+  // also outside the vocabulary, for sequences without tokens, and beyond max_length if positions
+  // are learned. On a GPU these checks would wait for it. Under a TokenSumsScope ids are a part of
+  // every sequence, lengths (0 ... N) how many of these are valid, and the logits are those of the
+  // whole, in every place.
   torch::Tensor forward(const SequenceInput& input);
-  // The same for pairs; for a model of pairs only. Both have B sequences.
+  // Computes logits of pairs, by a model of pairs. Both inputs have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
 
-  // One vector a sequence before the head [B, C]. With `trace`, the trace of each block, the class
-  // token first where there is one.
+  // Computes the vector of each sequence before the head [B, C]. With `trace` also traces each
+  // block; if there is a class token, it is the first token.
   torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
 
  private:
@@ -102,13 +102,13 @@ std::shared_ptr<SequenceClassifier> make_sequence_classifier(
 std::vector<std::string> sequence_preset_names();
 SequenceConfig sequence_preset(const std::string& name);
 
-// Bytes that one training step on `batch` sequences of `tokens` tokens needs at least: parameters
-// with gradients and the two moments of AdamW, and the values that blocks save for the backward
-// pass. An estimate, within a factor of about 1.5 of measurements.
+// Estimates the bytes that a training step on `batch` sequences of `tokens` tokens needs at least,
+// within a factor of about 1.5 of measurements: parameters with gradients and the two moments of
+// AdamW, and the values that blocks save for backward.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
 
-// Multiply-adds of one forward pass of one sequence of `tokens` tokens (of both documents of a
-// pair, each that long), only matrix products.
+// The multiply-adds of matrix products in a forward pass of one sequence of `tokens` tokens (or of
+// both documents of a pair, each that long).
 int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -28,8 +28,7 @@ struct SequenceEvalOptions {
   Group* group = nullptr;  // of processes that each score some of the batches
 };
 
-// A quarter of the sequences, from the shortest to the longest; more where one length would be in
-// two quarters.
+// A quarter of the sequences by length; more than a quarter if one length would be in two.
 struct LengthQuarter {
   int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
   int64_t sequences = 0;
@@ -45,34 +44,34 @@ struct SequenceEvalResult {
   std::vector<LengthQuarter> quarters;  // fewer than four for few sequences or lengths
 };
 
-// Every sequence once, sorted by length so that little is padding, without gradients and with the
-// model in evaluation mode; its mode is restored. Nothing when `stop` ended it. Throws a usage
-// Error for a batch below 1 and an empty data set, and as forward() and sample() do. Deterministic.
+// Scores every sequence once, in evaluation mode without gradients, sorted by length so that little
+// is padding; restores the model's mode. Returns nothing if `stop` ended it. Throws a usage Error
+// for a batch below 1 and an empty data set, and as forward() and sample().
 std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
                                            const SequenceDataset& dataset,
                                            const SequenceEvalOptions& options = {});
 
-// Logits of a batch, whether of single sequences or of pairs.
+// The logits of a batch of single sequences or of pairs.
 torch::Tensor forward_batch(SequenceClassifier& model, const SequenceBatch& batch);
-// The same on the CPU, without gradients. Throws a usage Error for precisions that modules lack.
+// Logits on the CPU, without gradients. Throws a usage Error for precisions that modules lack.
 torch::Tensor sequence_logits(SequenceClassifier& model, const SequenceBatch& batch,
                               Precision precision);
 
 // top1, loss, sequences, seconds.
 nlohmann::json to_json(const SequenceEvalResult& result);
 
-// The tokens of a text as the model's data was cut: bytes, or the symbols of a ListOps expression;
-// at most info.cut of them. Throws a usage Error for a text that holds none or cannot be cut, and
-// for a model of pictures.
+// Encodes a text as the model's data were: bytes, or the symbols of a ListOps expression, at most
+// info.cut of them. Throws a usage Error for an empty or malformed text, and for a model of
+// pictures.
 std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text);
 
-// A text, and for a model of pairs the other document.
+// A text, and for a model of pairs the other text.
 struct SequenceText {
   std::string text, second = "";
 };
 
-// One prediction a text, in order; its path is the text. `model` is in evaluation mode. Throws as
-// encode_text(), and a usage Error for top_k < 1 and for pairs where the model reads none.
+// Predicts each text in order; the path of a prediction is the text. `model` is in evaluation mode.
+// Throws as encode_text(), and a usage Error for top_k < 1 and for pairs if the model reads none.
 std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceInfo& info,
                                       const std::vector<SequenceText>& texts,
                                       const PredictOptions& options = {});

@@ -31,25 +31,25 @@ struct LoadedSequence {
 };
 
 nlohmann::json to_json(const SequenceInfo& info);
-// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
-// and a coding or class names that do not fit the model.
+// Reads a description. Throws a data Error naming `where` for unknown or missing keys, wrong types,
+// impossible values, and a coding or class names that do not fit the model.
 SequenceInfo sequence_info_from_json(const nlohmann::json& json, const std::string& where);
 
-// As string metadata of a safetensors file: "tost.kind": "sequence", "tost.config", "tost.coding",
-// "tost.classes", "tost.training" (JSON texts) and "format": "pt".
+// Writes a description as metadata of a safetensors file: "tost.kind": "sequence", "tost.config",
+// "tost.coding", "tost.classes", "tost.training" (JSON texts) and "format": "pt".
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
 
-// `path` as for find_model_file. Throws a data Error naming the file; for a model of another kind
-// also the kind.
+// Loads a model from `path` (see find_model_file). Throws a data Error naming the file, and the
+// kind if it is another one.
 LoadedSequence load_sequence_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
-// Atomic and durable: the old file stays whole on failure.
+// Saves atomically and durably: an old file stays whole on failure.
 void save_sequence_file(const std::filesystem::path& file, const SequenceClassifier& model,
                         const SequenceInfo& info);
 
-// Throws a usage Error where the data was cut into tokens in another way than the model's, or has
-// other classes: the names must be the model's, in its order. `data` names it in the message.
+// Throws a usage Error, which calls the data set `data`, if it was encoded in another way than the
+// model's, or its classes are not the model's in the same order.
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data);
 

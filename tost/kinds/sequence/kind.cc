@@ -1,4 +1,4 @@
-// Classifiers of sequences as a row of the table of kinds.
+// Makes classifiers of sequences a row of the table of kinds.
 #include "tost/kinds/kind.h"
 
 #include <algorithm>
@@ -53,8 +53,8 @@ json by_length(const SequenceEvalResult& result) {
   return rows;
 }
 
-// The checkpoint of a run that was best on its validation split, or the last one where there is no
-// such split or it is the one that is scored.
+// The checkpoint that was best on the run's validation split, or the last one if there is no such
+// split or it is the one to score.
 fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
                      const std::string& split) {
   if (!request.as_trained) return request.file;
@@ -67,7 +67,7 @@ fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
 json score_sequence(const ScoreRequest& request) {
   const std::string split = request.split.empty() ? "test" : request.split;
   json settings = request.data;
-  // A path that is only read may be any bytes, those of a configuration may not.
+  // A path that is only read may have bytes that are not UTF-8, unlike those of a configuration.
   const std::string path = settings.at("data");
   settings.erase("data");
   SequenceSpec spec = sequence_spec(make_config(sequence_train_form(), settings));

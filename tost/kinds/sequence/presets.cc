@@ -30,17 +30,18 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"lra_image", 257, 1024, 128, 1, 8, 128, 10, "class", "learned", 0.3},
     SequenceSize{"lra_pathfinder", 257, 1024, 128, 1, 4, 128, 2, "mean", "sinusoidal", 0.2},
     SequenceSize{"lra_pathx", 257, 16384, 32, 1, 2, 32, 2, "mean", "learned", 0.1},
-    // One model for every task, as small as the smaller ones above.
+    // One model for every task, as small as the smaller models above.
     SequenceSize{"lra", 257, 4096, 128, 4, 4, 512, 2, "mean", "sinusoidal", 0.1},
-    // Width, depth and dropout of S4's models (arXiv 2111.00396, in its repository's state after
-    // arXiv 2206.11893). Its layers end in a gate of twice the width; here it is an MLP that wide.
+    // Width, depth and dropout of S4's models (arXiv 2111.00396, repository as of arXiv
+    // 2206.11893). Where its layers have a gate of twice the width, there is an MLP of that width
+    // here.
     SequenceSize{"s4_listops", 16, 2000, 128, 8, 4, 256, 10, "mean", "sinusoidal", 0},
     SequenceSize{"s4_text", 257, 4096, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     SequenceSize{"s4_retrieval", 257, 4000, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0, true},
     SequenceSize{"s4_image", 257, 1024, 512, 6, 16, 1024, 10, "mean", "sinusoidal", 0.1},
     SequenceSize{"s4_pathfinder", 257, 1024, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     SequenceSize{"s4_pathx", 257, 16384, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
-    // Ours, for a first look.
+    // Our small preset for first experiments.
     SequenceSize{"seq_tiny", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0},
     SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "means"},
     SequenceSize{"seq_running", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,

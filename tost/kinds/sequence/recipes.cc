@@ -11,14 +11,14 @@ namespace {
 
 using nlohmann::json;
 
-// Minutes on a few cores.
+// The recipe seq: training for minutes on a few cores.
 json seq() {
   return {{"min_tokens", 20},      {"max_tokens", 200}, {"epochs", 5},          {"lr", 1e-3},
           {"warmup_epochs", 0.25}, {"min_lr", 1e-5},    {"weight_decay", 0.05}, {"clip", 1},
           {"length_groups", 16}};
 }
 
-// One set of hyperparameters for every task. Tasks differ only in their data.
+// The recipe lra: one set of hyperparameters for every task.
 json lra() {
   return {{"model", "tost_lra"},
           {"train_size", 96'000},

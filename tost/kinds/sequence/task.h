@@ -1,4 +1,4 @@
-// Training a classifier of sequences: data, model, loss and score for the loop.
+// Trains a classifier of sequences: data, model, loss and score for the loop.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace tost {
 
-// Ids and lengths of the first and the second sequences, and labels. Lengths are undefined where
-// nothing is padded. Where processes hold parts of the tokens, this one's.
+// The ids and lengths of the first and the second sequences, and labels. Lengths are undefined if
+// nothing is padded. If processes divide the tokens, it holds this process's.
 TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch);
 
 class SequenceTask
@@ -30,7 +30,7 @@ class SequenceTask
                         std::optional<SequenceInfo> known = std::nullopt,
                         bool has_checkpoint = false);
 
-  // "validation", or "test" where the data has no validation split or holdout is 0.
+  // The split that is scored in training: "validation", or "test" if there is no validation split.
   const std::string& scored_split() const { return scored_split_; }
 
   std::vector<ParamGroup> param_groups() override {
@@ -45,7 +45,7 @@ class SequenceTask
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override;
-  // top1, loss, sequences, seconds, split.
+  // Returns top1, loss, sequences, seconds and split.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   int64_t evaluation_reads() const override { return 1 + scored_->size() / config_.eval_batch; }
   BestMetric best_metric() const override { return {"top1", true}; }
@@ -63,8 +63,8 @@ class SequenceTask
   std::vector<std::string> messages_;
 };
 
-// Throws a usage Error with both figures where a step on `batch` sequences of `tokens` tokens is
-// estimated to need more than `available` bytes; 0: unknown, and nothing is refused.
+// Throws a usage Error with both figures if a step on `batch` sequences of `tokens` tokens is
+// estimated to need more than `available` bytes. 0 is unknown, and refuses nothing.
 void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t tokens,
                            int64_t available);
 

@@ -1,4 +1,4 @@
-// Everything that decides the training of a classifier of sequences, and its JSON form.
+// The settings of training a classifier of sequences, and their JSON form.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace tost {
 
-// Lengths are in epochs, or in steps where max_steps, warmup_steps and evaluate_every_steps are
-// above 0.
+// Lengths are in epochs, or in steps if max_steps, warmup_steps and evaluate_every_steps are above
+// 0.
 struct SequenceTrainConfig : LoopConfig {
   std::string recipe = "seq";
 
@@ -23,8 +23,8 @@ struct SequenceTrainConfig : LoopConfig {
 
   std::string data = "listops";
   std::string data_format = "auto";
-  // Sequences are cut to this many tokens, and the model is made for them unless model_options sets
-  // another length; 0: nothing is cut.
+  // Cuts sequences to this many tokens, and makes the model for that length unless model_options
+  // sets another; 0: no limit.
   int64_t max_length = 0;
   double holdout = -1;
   int64_t data_seed = 0;
@@ -52,7 +52,7 @@ SequenceSpec sequence_spec(const SequenceTrainConfig& config);
 // The preset, for sequences of max_length tokens, changed by mixer and model_options. Throws a
 // usage Error with the reason for what does not fit.
 SequenceConfig sequence_config(const SequenceTrainConfig& config);
-// `base` changed by mixer and model_options, for fine-tuning: its positions stay as many.
+// Changes `base` by mixer and model_options, for fine-tuning; the number of its positions stays.
 SequenceConfig changed_sequence_config(const SequenceTrainConfig& config, SequenceConfig base);
 
 }  // namespace tost

@@ -83,7 +83,7 @@ ModelInfo info_of_preset(const VisionConfig& config) {
   return info;
 }
 
-// Batch norms take the statistics of two random pictures.
+// Gives batch norms the statistics of two random pictures.
 void update_batch_norms(ImageClassifier& model) {
   const torch::NoGradGuard no_grad;
   std::vector<std::pair<torch::nn::BatchNorm2dImpl*, std::optional<double>>> norms;

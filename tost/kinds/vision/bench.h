@@ -1,4 +1,4 @@
-// How `tost bench model` measures image classifiers.
+// Measures image classifiers for `tost bench model`.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace tost {
 
 std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bool file);
 
-// The products of ImageClassifier::forward(); those of attention itself (token by token) are left
-// out. side: of the pictures.
+// The products of ImageClassifier::forward() on pictures of this side, without those of tokens with
+// tokens in attention.
 std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side);
 
 }  // namespace tost

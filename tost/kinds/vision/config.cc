@@ -11,8 +11,8 @@ namespace tost {
 
 namespace {
 
-// Far above any model of the paper (width 768, depth 24), far below sizes of a hostile file that
-// would overflow or exhaust memory.
+// Limits far above any model of the paper (width 768, depth 24), and far below sizes of a hostile
+// file that would overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000,
                   kMaxRegisters = 64;
 constexpr double kMaxParameters = 2e10;
@@ -60,7 +60,7 @@ void check_transformer(const VisionConfig& c) {
   check_size(c);
 }
 
-// Every field with its key and whether a JSON form may leave it out; see config_json.h.
+// Lists every field with its key, and whether JSON may omit it; see config_json.h.
 constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("name", c.name, true);
   visit("architecture", c.architecture, false);

@@ -17,7 +17,8 @@ using torch::Tensor;
 
 constexpr int64_t kPictureSide = 384;
 
-// Nine significant digits represent a float32 exactly, so the order of memberships does not change.
+// Writes nine significant digits, which represent float32 exactly and keep the order of
+// memberships.
 json as_float32(const Tensor& tensor) {
   return nested(tensor, [](double value) {
     char buffer[32];
@@ -31,7 +32,7 @@ json to_json(const Spread& s) {
       {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
 }
 
-// A PNG of at most kPictureSide pixels a side, as a data URL.
+// Makes a PNG of at most kPictureSide pixels a side, as a data URL.
 std::string picture_url(const Image& image) {
   const int64_t longer = std::max(image.width, image.height);
   const auto side = [&](int64_t of) { return std::max<int64_t>(1, of * kPictureSide / longer); };
@@ -42,7 +43,7 @@ std::string picture_url(const Image& image) {
                                                            side(image.height), Filter::kBicubic))));
 }
 
-// [..., N] as [..., rows, columns].
+// Reshapes [..., N] to [..., rows, columns].
 Tensor as_grid(const Tensor& values, const PictureMaps& maps) {
   if (!values.defined()) return values;
   auto shape = values.sizes().vec();

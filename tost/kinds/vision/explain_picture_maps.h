@@ -26,27 +26,27 @@ struct PictureInput {
 
 // Without a name.
 PictureInput picture_input(const Image& image, const Preprocess& preprocess);
-// Throws a data Error naming the file that cannot be read.
+// Reads a picture. Throws a data Error naming a file that cannot be read.
 PictureInput read_picture(const std::string& path, const Preprocess& preprocess);
 PictureInput dataset_picture(const ImageDataset& data, int64_t index, const Preprocess& preprocess);
 
-// Indices of `count` pictures of `size`, evenly spaced; all of them where there are fewer.
+// The indices of `count` evenly spaced pictures of `size`; all if there are fewer.
 std::vector<int64_t> spaced_indices(int64_t size, int64_t count);
 
-// Which tokens of a grid of patches, row-major, show the large object of picture `index`: its
-// class's pixels are at least half of the patch, in the picture as the network sees it.
+// Marks the tokens of a grid of patches, row-major, that show the large object of picture `index`:
+// at least half of the patch, in the picture as the network sees it, has pixels of its class.
 TokenMask object_tokens(const ImageDataset& data, int64_t index, const Preprocess& preprocess,
                         int64_t rows, int64_t columns);
 
-// One entry a layer; tensors the mixer does not give are undefined. N = rows x columns patches,
-// row-major. float64 unless noted.
+// The maps of a layer over N = rows x columns patches, row-major, in float64 unless noted. Tensors
+// that the mixer does not have are undefined.
 struct PictureLayer {
   torch::Tensor memberships;     // Π [H, N], sums to 1 over heads
   torch::Tensor likeliest;       // the head of the largest membership, from 0 [N] int64
   torch::Tensor entropy;         // see membership_entropy() [N]
   torch::Tensor norms;           // of the patches after the block [N]
   torch::Tensor register_norms;  // of the registers after the block [R]
-  // compression_before and compression_after of layer_rates.h; NaN for a layer that has no rates.
+  // The compression_before and compression_after of layer_rates.h; NaN for a layer without rates.
   double compression_before = std::nan(""), compression_after = std::nan("");
 };
 
@@ -55,12 +55,12 @@ struct PictureMaps {
   std::vector<RankedClass> top;  // at most three
   int64_t rows = 0, columns = 0;
   std::vector<PictureLayer> layers;
-  // One a class-attention block: share of the class token's attention on each patch [H, N], and on
-  // itself [H]; together they sum to 1.
+  // For each class-attention block the class token's attention to each patch [H, N], and to itself
+  // [H]; together they sum to 1.
   std::vector<torch::Tensor> class_attention, class_on_itself;
 };
 
-// `model` is in evaluation mode; the picture has the model's input size.
+// Computes the maps; `model` is in evaluation mode, and the picture has its input size.
 PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input);
 
 // Moves the traces from a GPU to the CPU.

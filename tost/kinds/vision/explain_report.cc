@@ -185,7 +185,7 @@ using torch::Tensor;
 constexpr int64_t kBatch = 8;
 constexpr int64_t kMaxFeatures = int64_t{48} << 20;  // numbers stored for the segmentation scores
 
-// Features of pictures with an object, in float32, as long as there is room.
+// Collects features of pictures with an object, in float32, up to a limit of memory.
 class SegmentationSums {
  public:
   SegmentationSums(const ImageDataset& data, const ModelInfo& info) : data_(data), info_(info) {}

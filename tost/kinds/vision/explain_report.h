@@ -21,15 +21,14 @@
 
 namespace tost {
 
-// Do memberships find the object? Scores against known masks, with those of chance and k-means.
+// Scores of memberships as masks of the object, with those of chance and k-means.
 //
-// A candidate mask is "the tokens whose most likely head is k", "the tokens whose membership in k
-// is above its mean over the picture", or the complement of either (a head may well represent the
+// A candidate mask is the tokens whose most likely head is k, the tokens whose membership in k is
+// above its mean over the picture, or the complement of either (a head may represent the
 // background). The candidate is chosen on one half of the pictures, by its mean intersection over
 // union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
-// are heads, its centres come from the first half too, and its clusters and their complements are
-// candidates by the same rule. The layer is chosen like the candidate, so that the best head and
-// the best of k-means are chosen in the same way.
+// are heads, with centres from the first half, and its clusters and their complements are
+// candidates too. The layer is chosen in the same way, for heads and for k-means.
 //
 // One picture's tokens in one layer.
 struct SegmentationSample {
@@ -58,12 +57,13 @@ struct SegmentationLayer {
   std::vector<HeadScore> heads;  // means over all pictures
   MaskScore hard, soft;
   MaskScore k_means_w, k_means_z;
-  // The best head (by |auc - 1/2| on the first half; negated where auc < 1/2) on the second.
+  // The head with the best |auc - 1/2| on the first half (negated if auc < 1/2), scored on the
+  // second.
   int64_t auc_head = 0;
   double auc = std::nan(""), average_precision = std::nan("");
 };
 
-// The candidate of the highest IoU on the first half, over all layers; layer 0: none.
+// The candidate with the highest IoU on the first half over all layers; layer 0: none.
 struct BestMask {
   int64_t layer = 0;
   bool second = false;  // of heads: membership above its mean; of k-means: on the output
@@ -79,18 +79,20 @@ struct Segmentation {
   BestMask head, k_means;
 };
 
-// Masks of one layer's pictures in the order of `truth`; all of one token count. Fewer than two
-// pictures with an object: everything NaN. Deterministic in `seed`.
+// Scores the masks of a layer's pictures, in the order of `truth` and of one number of tokens. All
+// scores are NaN for fewer than two pictures with an object. `seed` is that of k-means.
 SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
                               const std::vector<TokenMask>& truth, int64_t clusters, uint64_t seed);
 
 BestMask best_head(const std::vector<SegmentationLayer>& layers);
 BestMask best_k_means(const std::vector<SegmentationLayer>& layers);
 
-// Mean and deviation over pictures of the first score less the second; NaN where either is missing.
+// The mean and deviation over pictures of the first score minus the second; NaN if either is
+// missing.
 Spread paired_difference(const MaskScore& first, const MaskScore& second);
 
-// The tokens where at least half of the even pictures have the object, scored on the odd ones.
+// Scores, on the odd pictures, the mask of tokens where at least half of the even pictures have the
+// object.
 MaskScore score_average_object(const std::vector<TokenMask>& truth);
 
 // Average effects of an image classifier's layers over the pictures of a split.
@@ -111,20 +113,20 @@ struct StatisticsOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-// Evenly spaced pictures of `data`, a batch at a time, in evaluation mode. Nothing when `stop`
-// ended it. Deterministic. Throws a data Error for a picture that cannot be read.
+// Averages over evenly spaced pictures of `data`, in evaluation mode. Returns nothing if `stop`
+// ended it. Throws a data Error for a picture that cannot be read.
 std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const ModelInfo& info,
                                                 const ImageDataset& data, const std::string& split,
                                                 const StatisticsOptions& options);
 
-// Pictures beyond the first few, which are shown in full.
+// A picture's row in the table of a report, which shows only the first few in full.
 struct PictureSummary {
   std::string name, truth;
   RankedClass top;
   double entropy = std::nan("");  // mean over layers and tokens; NaN without memberships
 };
 
-// A panel that could not be made, and what would make it.
+// A panel that could not be made, and what is needed for it.
 struct LeftOut {
   std::string panel, reason;
 };
@@ -160,9 +162,9 @@ struct VisionExplainOptions {
 
 inline constexpr int64_t kPicturesFromData = 4;
 
-// Nothing when `stop` ended it. Deterministic. Usage Errors for a layer or head that does not
-// exist, samples below 1, and neither images nor data; data Errors for pictures that cannot be
-// read.
+// Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
+// that does not exist, samples below 1, and neither images nor data, and data Errors for pictures
+// that cannot be read.
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
 

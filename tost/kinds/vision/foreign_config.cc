@@ -30,7 +30,7 @@ int64_t heads_by_name(const std::string& mixer, const ModelFacts& facts) {
             reason, ".");
 }
 
-// The rest of the preset that the facts name, where it is the model itself.
+// Takes the remaining settings of the preset that the facts name, if the model is that preset.
 void take_preset(const VisionConfig& preset, VisionConfig& c) {
   const bool same = preset.mixer == c.mixer && preset.dim == c.dim && preset.depth == c.depth &&
                     preset.heads == c.heads && preset.patch == c.patch;

@@ -10,12 +10,12 @@
 namespace tost {
 namespace {
 
-// Flattened pixels and one Linear: the floor every vision model has to beat.
+// One Linear on flattened pixels: the baseline that every vision model has to beat.
 class LinearClassifier : public ImageClassifier {
  public:
   explicit LinearClassifier(const VisionConfig& config);
 
-  // Images must be square with the side of the config.
+  // Maps square images of the configuration's side to logits.
   torch::Tensor forward(const torch::Tensor& images) override;
   torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) override;
 

@@ -13,9 +13,9 @@
 namespace tost {
 
 // Intermediate results of a forward pass; parts that a model or mixer does not have stay empty or
-// undefined. Tensors are not detached: run under NoGradGuard to look, without it to differentiate.
-// Patch tokens are row-major over rows x columns (N of them); the R registers of a model that has
-// them follow the patches in M = N + R tokens.
+// undefined. Tensors are not detached, so a forward pass without NoGradGuard can be differentiated
+// through them. Patch tokens are row-major over rows x columns (N of them); the R registers of a
+// model that has them follow the patches in M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R
@@ -29,27 +29,26 @@ class ImageClassifier : public torch::nn::Module {
  public:
   explicit ImageClassifier(VisionConfig config) : config_(std::move(config)) {}
 
-  // images [B, in_channels, Y, X], floating → logits [B, classes] on the model's device, where
-  // images on the CPU are moved. In training and evaluation alike
-  // the logits come once (the official code, made for distillation, returns them twice in
-  // training). Throws a data Error when the images do not fit the model.
+  // Maps images [B, in_channels, Y, X], floating, to logits [B, classes] on the model's device, to
+  // which images are moved. (The official code, made for distillation, returns logits twice in
+  // training.) Throws a data Error if the images do not fit the model.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 
-  // The same logits, and the intermediate results. Replaces the content of `trace`.
+  // Returns the same logits, and replaces `trace` by the intermediate results.
   virtual torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) = 0;
 
   const VisionConfig& config() const { return config_; }
 
  protected:
-  // Rank 4, floating, in_channels, at least one image, else throws the data Error promised above.
-  // Gives them on the model's device.
+  // Returns images on the model's device. Throws the data Error of forward() unless they have rank
+  // 4, a floating type, in_channels channels and at least one image.
   torch::Tensor checked_images(const torch::Tensor& images) const;
 
  private:
   VisionConfig config_;
 };
 
-// A float32 CPU model in training mode. Throws a usage Error where validate() does.
+// Makes a float32 model on the CPU in training mode. Throws as validate().
 std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& config,
                                                        WeightInit init = WeightInit::kOfficial);
 

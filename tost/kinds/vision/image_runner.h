@@ -19,18 +19,18 @@
 
 namespace tost {
 
-// Pictures to logits at a precision, by the inference engine or by the module itself.
+// Maps pictures to logits in a precision, by the inference engine or by modules.
 class ImageRunner {
  public:
-  // `model` is in evaluation mode and outlives the runner. `engine`: through VisionEngine where it
-  // supports the model. precision: fp32, bf16 or, only by the engine, int8; throws a usage Error
-  // for other names and for int8 without the engine.
+  // `model` is in evaluation mode and outlives the runner. `engine` uses VisionEngine if it
+  // supports the model. Throws a usage Error for a precision other than fp32, bf16 and, by the
+  // engine, int8.
   ImageRunner(ImageClassifier& model, Precision precision, bool engine);
 
   ImageRunner(const ImageRunner&) = delete;
   ImageRunner& operator=(const ImageRunner&) = delete;
 
-  // images [B, in_channels, Y, X] → logits [B, classes], without gradients.
+  // Maps images [B, in_channels, Y, X] to logits [B, classes], without gradients.
   torch::Tensor logits(const torch::Tensor& images);
 
   bool by_engine() const { return engine_.has_value(); }
@@ -41,7 +41,7 @@ class ImageRunner {
   std::optional<VisionEngine> engine_;
 };
 
-// One prediction a path, in order. `model` is in evaluation mode. Throws a data Error naming the
+// Predicts each picture in order. `model` is in evaluation mode. Throws a data Error naming the
 // first image that cannot be read, a usage Error for top_k < 1 or no paths.
 std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
                                        const std::vector<std::string>& paths,
@@ -65,14 +65,14 @@ struct EvalResult {
   torch::Tensor confusion;  // [K, K] int64, row true class, column prediction
 };
 
-// Epoch 0 of `loader` (made with train = false) through the model in evaluation mode, without
-// gradients; the model's mode is restored. Nothing when `stop` ended it. Throws a usage Error when
-// the data has another number of classes than the model, a data Error for an unreadable image.
-// Deterministic. With a group, the result is that of all processes.
+// Scores epoch 0 of `loader` (made with train = false) in evaluation mode without gradients, and
+// restores the model's mode. Returns nothing if `stop` ended it. With a group, the result is that
+// of all processes. Throws a usage Error if the data have another number of classes than the model,
+// a data Error for an unreadable image.
 std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
                                    const EvalOptions& options = {});
 
-// top1, top5, loss, images, seconds, images_per_s.
+// Returns top1, top5, loss, images, seconds and images_per_s.
 nlohmann::json to_json(const EvalResult& result);
 
 }  // namespace tost

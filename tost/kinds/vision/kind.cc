@@ -1,4 +1,4 @@
-// Image classifiers as a row of the table of kinds.
+// Makes image classifiers a row of the table of kinds.
 #include "tost/kinds/kind.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr char kOptions[] = "model_options";
 
-// Without this check a typing error in model_options would show only in the first run.
+// Checks model_options, in which a typing error would else show only in the first run.
 void check_model_options(const nlohmann::json& config) {
   const auto model = config.value("model", std::string("tost_nano_p4"));
   const auto options = config.value(kOptions, nlohmann::json::object());
@@ -55,7 +55,7 @@ OpenedModel open_vision(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
-// Only names are checked: evaluate() refuses another number of classes.
+// Checks the names of classes; evaluate() checks their number.
 void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
                        const ScoreRequest& request) {
   const auto& classes = dataset.classes();
@@ -79,7 +79,7 @@ json score_vision(const ScoreRequest& request) {
   const LoadedModel loaded = open_for(
       request, request.as_trained ? final_checkpoint(request.file) : fs::path(request.file));
   const std::string split = request.split.empty() ? "test" : request.split;
-  // A path that is only read may be any bytes, those of a configuration may not.
+  // A path that is only read may have bytes that are not UTF-8, unlike those of a configuration.
   json settings = request.data;
   const std::string path = settings.at("data");
   settings.erase("data");
@@ -123,11 +123,12 @@ PredictReport predict_vision(const PredictRequest& request) {
   return {loaded.file, predict_images(*loaded.model, loaded.info, request.pictures, options)};
 }
 
-// The data of the statistics: that of the request, else the training data of the run. Nothing where
+// The data of the statistics: those of the request, else the run's training data; nothing if
 // neither is known.
 std::optional<DataSpec> explained_data(const ExplainRequest& request, const fs::path& file) {
   const auto config = run_config(vision_train_form(), file);
-  // The run's data is read with the run's settings (the side of shapes, the held-out share).
+  // The run's data are read with the run's settings, such as the side of shapes and the held-out
+  // share.
   if (!request.data.empty() && (!config || !same_path(config->data, request.data))) {
     return DataSpec{.path = request.data, .format = request.data_format};
   }

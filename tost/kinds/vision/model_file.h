@@ -16,7 +16,7 @@
 
 namespace tost {
 
-// The description in a model file, so that the model can be used from one file.
+// The description of a model, which its file contains.
 struct ModelInfo {
   VisionConfig config;
   std::vector<std::string> classes;  // by label; config.classes of them
@@ -26,13 +26,13 @@ struct ModelInfo {
 nlohmann::json to_json(const Preprocess& preprocess);
 nlohmann::json to_json(const ModelInfo& info);
 
-// Strict: a data Error naming `where` and the key for unknown or missing keys, wrong types,
-// impossible values, and class names or input sides that do not fit the model.
+// Reads preprocessing. Throws a data Error naming `where` and the key for unknown or missing keys,
+// wrong types, impossible values, and class names or input sides that do not fit the model.
 Preprocess preprocess_from_json(const nlohmann::json& json, const std::string& where);
 ModelInfo model_info_from_json(const nlohmann::json& json, const std::string& where);
 
-// As string metadata of a safetensors file: "tost.config", "tost.classes", "tost.preprocess" (JSON
-// texts) and "format": "pt", which other readers ask for.
+// Writes a description as metadata of a safetensors file: "tost.config", "tost.classes",
+// "tost.preprocess" (JSON texts) and "format": "pt", which other readers require.
 std::map<std::string, std::string> to_metadata(const ModelInfo& info);
 
 struct LoadedModel {
@@ -47,14 +47,14 @@ struct LoadedModel {
 // the first tensor whose values are not finite.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
-// Atomic and durable: the old file stays whole on failure.
+// Saves atomically and durably: an old file stays whole on failure.
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
                      const ModelInfo& info);
 
 // Reads weights that others have saved (foreign_source.h). Throws data Errors in one sentence that
-// names the file, and the tensor where one does not fit. If the file does not describe the
-// preprocessing, it is that of the official evaluation command: the shorter side to args.input_size
-// (224 without), bicubic, the central square, ImageNet's mean and deviation. Classes without names
+// names the file, and the tensor where one does not fit. Preprocessing that the file does not
+// describe is that of the official evaluation: the shorter side is scaled to args.input_size (224
+// by default), bicubic, the central square, ImageNet's mean and deviation. Classes without names
 // are called "0", "1", ….
 LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
 

@@ -17,7 +17,7 @@ struct VisionFamily {
 constexpr std::array kVisionFamilies{
     VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
     VisionFamily{"tost_means", "means", true},
-    // Its name in earlier builds of 0.1.0.
+    // The family's name in earlier builds of 0.1.0.
     VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
     VisionFamily{"cbt", "cbsa", true}};
 
@@ -36,17 +36,18 @@ constexpr std::array kVisionSizes{
     VisionSize{"cab_tiny_24", 192, 24, 4, 1e-5, 0, 224, 1000, {16, 8}},
     VisionSize{"cab_small_12", 384, 12, 8, 1.0, 0.05, 224, 1000, {16, 8}},
     VisionSize{"cab_small_24", 384, 24, 8, 1e-5, 0.05, 224, 1000, {16, 8}},
-    // Trained by the official README (stochastic depth 0.15), registered nowhere; only at patch 16.
+    // The official README trains this model (stochastic depth 0.15, patch 16), which no code
+    // registers.
     VisionSize{"cab_medium_12", 512, 12, 8, 1.0, 0.15, 224, 1000, {16, 16}, true},
     VisionSize{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},
     VisionSize{"cab_large_24", 768, 24, 16, 1e-5, 0, 224, 1000, {16, 8}},
-    // Ours, for images of 28 to 64 pixels a side; channels, side and classes follow the data. The
-    // second convolution pays where training is short: on Fashion-MNIST, batch 64, learning rate
-    // 2e-3, training loss around step 400 of tost_nano_p4 0.71 with one, 0.52 with two, 0.52 with
-    // three (one seed).
+    // Our presets for images of 28 to 64 pixels a side; channels, side and classes follow the data.
+    // A second convolution pays in short training: on Fashion-MNIST (batch 64, learning rate 2e-3,
+    // one seed) the training loss of tost_nano_p4 around step 400 is 0.71 with one, 0.52 with two
+    // or three.
     VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
     VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
-    // For photographs of 32 pixels: half of the multiplications are the stem's. See
+    // The preset for photographs of 32 pixels, whose stem has half of the multiplications; see
     // docs/quality.md.
     VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},
 };

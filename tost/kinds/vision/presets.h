@@ -13,7 +13,7 @@ namespace tost {
 // tost_cab_medium_12_p16, {..}_{nano,micro}_p{4,2}, linear.
 std::vector<std::string> vision_preset_names();
 
-// Throws a usage Error for an unknown name, offering the nearest.
+// The preset of this name. Throws a usage Error, with the nearest name, for an unknown one.
 VisionConfig vision_preset(const std::string& name);
 
 }  // namespace tost

@@ -7,8 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-// For pictures of 28 to 96 pixels and minutes on a few cores. In few epochs the network underfits,
-// so flips are the only augmentation.
+// The recipe for pictures of 28 to 96 pixels and minutes on a few cores. In few epochs the network
+// underfits, so flips are the only augmentation.
 json small() {
   return {{"epochs", 5},
           {"batch", 64},
@@ -22,7 +22,7 @@ json small() {
           {"crop", "none"}};
 }
 
-// For some 50,000 photographs of 32 pixels and half an hour on two cores.
+// The recipe for some 50,000 photographs of 32 pixels and half an hour on two cores.
 json photos() {
   const json changes{{"model", "tost_means_photo_p4"},
                      {"epochs", 20},

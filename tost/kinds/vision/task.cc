@@ -18,7 +18,8 @@
 namespace tost {
 namespace {
 
-// The data's side where the patch divides it; whole pictures are then used as they are.
+// The side of the network's input: the data's if the patch divides it, so that pictures are not
+// resized.
 int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
                    const ImageDataset& train) {
   if (config.image_size > 0) return config.image_size;
@@ -53,11 +54,11 @@ VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig ba
   return base;
 }
 
-// Architecture: that of `from`, the description of config.from, or the preset where it is null;
-// then classes, channels and side of the data, then mixer, image_size, drop_path, and model_options
-// above all. Preprocessing: the data's mean and deviation, or, when fine-tuning with as many
-// channels, those the weights were trained with. Throws a usage Error with the reason where they do
-// not fit.
+// Makes the description of the model. The architecture is that of `from`, the description of
+// config.from, or the preset if it is null; it is changed by classes, channels and side of the
+// data, then by mixer, image_size and drop_path, and last by model_options. Mean and deviation are
+// the data's, or, in fine-tuning with as many channels, those of the weights' training. Throws a
+// usage Error with the reason if something does not fit.
 ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from,
                           const ImageDataset& train) {
   ModelInfo source;
@@ -85,7 +86,7 @@ ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from
   return info;
 }
 
-// Enough for a mean over pictures; a measurement stays far below an evaluation.
+// The number of pictures of a measurement: enough for a mean, at far less cost than an evaluation.
 constexpr int64_t kBoundPictures = 16;
 
 }  // namespace
@@ -134,7 +135,7 @@ void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
       std::make_unique<ImageLoader>(open_image_dataset(data_spec(config_), scored_split_), loader);
 }
 
-// A head for another set of classes is made new: its weights mean nothing for these.
+// Takes the source's weights, but a new head for other classes, which the old one does not fit.
 void VisionTask::take_weights(const LoadedModel& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {

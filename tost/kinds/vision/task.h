@@ -1,4 +1,4 @@
-// Training an image classifier: data, model, loss and score for the loop.
+// Trains an image classifier: data, model, loss and score for the loop.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
   explicit VisionTask(const VisionTrainConfig& config,
                       std::optional<ModelInfo> known = std::nullopt, bool has_checkpoint = false);
 
-  // "validation", or "test" where the data has no validation split or holdout is 0.
+  // The split that is scored in training: "validation", or "test" if there is no validation split.
   const std::string& scored_split() const { return scored_split_; }
 
   std::vector<ParamGroup> param_groups() override {
@@ -40,7 +40,7 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
   int64_t evaluation_reads() const override { return eval_loader_->batches_per_epoch(); }
   BestMetric best_metric() const override { return {"top1", true}; }
-  // Measured on pictures spread evenly over the scored split, the same at every call.
+  // Measures on evenly spaced pictures of the scored split, the same at every call.
   nlohmann::json measure_bound() override;
   std::vector<std::string> take_messages() override;
 

@@ -1,5 +1,5 @@
-// Everything that decides a vision training run, and its JSON form: flat, one key a value, the same
-// names as the flags of `tost train` with underscores for dashes.
+// The settings of training an image classifier, and their JSON form: a flat object whose keys are
+// the flags of `tost train` with underscores for dashes.
 #pragma once
 
 #include <string>

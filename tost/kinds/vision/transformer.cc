@@ -141,7 +141,7 @@ namespace {
 
 constexpr int64_t kAxisChannels = FourierPosition::kChannels / 2;
 
-// [n, 32] of one axis.
+// The code [n, 32] of one axis.
 torch::Tensor axis_code(int64_t n) {
   const auto fp64 = torch::dtype(torch::kFloat64);
   auto position =
@@ -170,7 +170,7 @@ torch::Tensor FourierPosition::cached_table(int64_t rows, int64_t columns) {
   const auto& weight = token_projection->weight;
   if (!table_.defined() || rows_ != rows || columns_ != columns ||
       table_.device() != weight.device() || table_.dtype() != weight.dtype()) {
-    // A table made under inference mode could never serve training later.
+    // Leaves inference mode, because a table made in it could not be used in training.
     const c10::InferenceMode plain(false);
     table_ = table(rows, columns).to(weight.options());
     rows_ = rows;
@@ -188,7 +188,7 @@ namespace {
 
 using torch::Tensor;
 
-// As torch has it: the running variance is the unbiased one.
+// Updates running statistics as torch does, with the unbiased variance.
 void update_running(torch::nn::BatchNorm2dImpl& norm, const Tensor& mean, const Tensor& variance,
                     int64_t rows) {
   const double momentum = *norm.options.momentum();
@@ -198,7 +198,7 @@ void update_running(torch::nn::BatchNorm2dImpl& norm, const Tensor& mean, const 
   norm.num_batches_tracked.add_(1);
 }
 
-// With the statistics of the rows of all processes that share the batch.
+// Batch norm with the statistics of the rows of all processes that share the batch.
 Tensor shared_norm(Group& group, torch::nn::BatchNorm2dImpl& norm, const Tensor& z) {
   BatchMoments moments;
   const Tensor p = synced_batch_norm(group, z, norm.weight, norm.bias, norm.options.eps(), moments);
@@ -242,7 +242,7 @@ void PatchStem::add_stage(int64_t from, int64_t to, int64_t stride) {
 torch::Tensor PatchStem::forward(const torch::Tensor& images) {
   auto x = images;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    // With one channel the layout is ambiguous and the first convolution may answer channels-first.
+    // With one channel the first convolution may return channels first, hence contiguous().
     x = stages_[i].conv->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
     x = batch_normed(*stages_[i].norm, x.contiguous(torch::MemoryFormat::ChannelsLast));
     if (i + 1 < stages_.size()) x = torch::gelu(x);

@@ -1,5 +1,5 @@
 // The vision network of the official code: stem, Fourier position, blocks, class attention, head.
-// One skeleton for all three families; only the token mixer differs.
+// All three families share it and differ only in the token mixer.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace tost {
 
-// Convolutional stem: patch = 2ⁿ by n 3x3 stride-2 convolutions with batch norm, GELU between them;
-// small models may follow each by further ones of stride 1. Widths C/2ⁿ⁻¹, …, C/2, C, `depth`
-// convolutions of each (officially one). Convolutions keep torch's default initialisation, as
-// officially. Checkpoint keys: proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd numbers are the
-// GELUs.
+// The convolutional stem: n 3x3 convolutions of stride 2 for patch = 2ⁿ, with batch norm, and GELU
+// between them; in small models further ones of stride 1 may follow each. Widths C/2ⁿ⁻¹, …, C/2, C,
+// `depth` convolutions of each (officially one). Convolutions keep torch's default initialisation,
+// as in the official code. Checkpoint keys: proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd
+// numbers are the GELUs.
 class PatchStem : public torch::nn::Module {
  public:
   PatchStem(int64_t in_channels, int64_t dim, int64_t patch, int64_t depth = 1);
 
-  // [B, in_channels, Y, X] → [B, Y/patch, X/patch, C], contiguous: token-major without a transpose,
-  // because the convolutions run channels-last.
+  // Maps [B, in_channels, Y, X] to contiguous [B, Y/patch, X/patch, C], without a transpose,
+  // because the convolutions run channels last.
   torch::Tensor forward(const torch::Tensor& images);
 
   std::shared_ptr<torch::nn::Module> proj;
@@ -39,7 +39,7 @@ class PatchStem : public torch::nn::Module {
   std::vector<Stage> stages_;
 };
 
-// Two-dimensional Fourier position code and its learned 1x1 projection. Nothing is learned per
+// The two-dimensional Fourier position code and its learned 1x1 projection. Nothing is learned per
 // position, so any grid works.
 class FourierPosition : public torch::nn::Module {
  public:
@@ -47,8 +47,8 @@ class FourierPosition : public torch::nn::Module {
 
   static constexpr int64_t kChannels = 64;  // of the unlearned code
 
-  // [rows * columns, C], to be added to row-major tokens. The table of the last requested grid is
-  // cached. Safe to call from several threads.
+  // Returns [rows * columns, C], to be added to row-major tokens. Caches the table of the last
+  // grid. Thread-safe.
   torch::Tensor forward(int64_t rows, int64_t columns);
 
   // The unlearned code [rows * columns, 64]: 32 channels of the row, then 32 of the column; sine
@@ -72,8 +72,8 @@ class ClassAttention : public torch::nn::Module {
  public:
   ClassAttention(int64_t dim, int64_t heads, bool qkv_bias);
 
-  // cls [B, 1, C], tokens [B, N, C], both normalised → [B, 1, C]. `weights`, unless null, receives
-  // the attention of the class token over itself and the patch tokens, [B, H, 1 + N].
+  // Maps cls [B, 1, C] and tokens [B, N, C], both normalised, to [B, 1, C]. `weights`, unless null,
+  // receives the class token's attention to itself and the patch tokens, [B, H, 1 + N].
   torch::Tensor forward(const torch::Tensor& cls, const torch::Tensor& tokens,
                         torch::Tensor* weights = nullptr);
 
@@ -84,10 +84,10 @@ class ClassAttention : public torch::nn::Module {
   int64_t heads_;
 };
 
-// The official block has a quirk that checkpoints depend on: a normalised tensor serves as residual
-// and branch, so patch tokens change as well. With x the patch tokens and n = LN1(x), their output
-// is 2 LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c)
-// with c = LN2(cls + γ₁ attention).
+// In the official block, on which checkpoints depend, a normalised tensor serves as residual and
+// branch, so patch tokens change as well. With x the patch tokens and n = LN1(x), their output is 2
+// LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c) with
+// c = LN2(cls + γ₁ attention).
 struct ClassState {
   torch::Tensor cls;     // [B, 1, C]
   torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where they are not needed
@@ -97,7 +97,7 @@ class ClassAttentionBlock : public torch::nn::Module {
  public:
   ClassAttentionBlock(const BlockConfig& config, int64_t heads, bool qkv_bias, bool tokens_norm);
 
-  // `last`: leaves the tokens out. `weights` as in ClassAttention.
+  // With `last` the result has no tokens. `weights` are as in ClassAttention.
   ClassState forward(const ClassState& x, bool last, torch::Tensor* weights = nullptr);
 
   std::shared_ptr<LayerNorm> norm1, norm2;
