@@ -13,6 +13,7 @@
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
 #include "tost/testing/stand_in_gpu.h"
@@ -193,7 +194,9 @@ TEST_P(LanguageOnGpu, ReadsOnFromItsState) {
     expect_close(found, model->extend(piece, state), 2e-3, cat("token ", first));
   }
   for (const auto& block : gradient.blocks) {
-    for (const auto& [name, tensor] : block) EXPECT_EQ(tensor.device(), device) << name;
+    for (const auto& [name, array] : block) {
+      EXPECT_EQ(tensor_of(array).device(), device) << name;
+    }
   }
 }
 

@@ -81,17 +81,3 @@ def check_causal(w, temp, denom_bias, state=None, position=0):
     if state.dtype != torch.float64:
         raise TypeError(f"tssa: state must be float64, but is {state.dtype}.")
     _beside(w, "state", state)
-
-
-def check_delta(q, k, v, beta, g=None, state=None):
-    if q.dim() != 4 or v.dim() != 4 or q.shape[1] == 0 or v.shape[2] % q.shape[2] != 0:
-        raise ValueError(
-            "delta_rule: q and v must be [batch, tokens, heads, width], at least one token, v of a multiple of q's heads, "
-            f"but are {list(q.shape)} and {list(v.shape)}."
-        )
-    per_token = v.shape[:3]
-    sizes = {"k": (k, q.shape), "v": (v, (*q.shape[:2], *v.shape[2:])), "beta": (beta, per_token), "g": (g, per_token)}
-    sizes["initial_state"] = (state, (v.shape[0], v.shape[2], q.shape[3], v.shape[3]))
-    for name, (x, expected) in sizes.items():
-        if x is not None and tuple(x.shape) != tuple(expected):
-            raise ValueError(f"delta_rule: {name} must be {list(expected)} for q and v, but is {list(x.shape)}.")

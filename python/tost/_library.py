@@ -88,7 +88,7 @@ def differentiable(outputs, grads, inputs):
 def _setup(ctx, inputs, output):
     w, temp, lengths = inputs
     _, pi, *statistics = output
-    ctx.mark_nondifferentiable(*statistics)
+    ctx.mark_non_differentiable(*statistics)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(w, temp, lengths, pi, *statistics)
 
@@ -105,7 +105,7 @@ def _backward(ctx, grad_y, grad_pi, *_):
 def _causal_setup(ctx, inputs, output):
     w, temp, denom_bias, state, ctx.position = inputs
     _, pi, after, *carries = output
-    ctx.mark_nondifferentiable(after, *carries)
+    ctx.mark_non_differentiable(after, *carries)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(w, temp, denom_bias, state, pi, *carries)
 
@@ -246,11 +246,6 @@ def instruction_set():
 def runs_triton(device):
     """Whether they are those of Triton."""
     return device.type in _limits
-
-
-def has_delta(device):
-    """Whether the delta rule has kernels for this device. The C++ library does not register them."""
-    return device.type == "cpu" and "tost._C" in sys.modules
 
 
 def runs_on(device):

@@ -33,15 +33,7 @@ from ._files import need
 from ._vision import Block, ClassAttentionBlock, VisionParts
 from .nn import CausalTSSA
 
-__all__ = [
-    "StatisticsLayer",
-    "TostConfig",
-    "TostForCausalLM",
-    "TostForImageClassification",
-    "accelerate",
-    "load",
-    "save",
-]
+__all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "accelerate", "load", "save"]
 
 def _to_config(kind, config):
     """Settings of the program's as those of a TostConfig."""
@@ -482,33 +474,28 @@ AutoModelForImageClassification.register(TostConfig, TostForImageClassification)
 
 
 _DELTA_RULES = ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule")
-_replaced = {}  # the functions of transformers by module and name
 
 
 def _delta_rule(reference):
     @functools.wraps(reference)
     def run(query, key, value, g, beta, *args, **kwargs):
-        packed = kwargs.get("cu_seqlens") is not None or kwargs.get("seq_idx") is not None
-        if args or packed or query.device.type != "cpu":
+        if args or not query.is_cpu or any(kwargs.get(name) is not None for name in ("cu_seqlens", "seq_idx")):
             return reference(query, key, value, g, beta, *args, **kwargs)
-        names = "initial_state", "output_final_state", "use_qk_l2norm_in_kernel"
-        return ops.delta_rule(query, key, value, beta, g, **{name: kwargs[name] for name in names if name in kwargs})
+        names = {"initial_state", "output_final_state", "use_qk_l2norm_in_kernel"} & kwargs.keys()
+        return ops.delta_rule(query, key, value, beta, g, **{name: kwargs[name] for name in names})
 
+    run.tost_reference = reference
     return run
 
 
 def accelerate(on=True):
-    """Gives this package's kernels to the models of transformers that run a gated delta rule on the CPU in torch.
-
-    They are Qwen3-Next, Qwen3.5 and others whose modules have torch_chunk_gated_delta_rule, also models that exist already.
-    A module that is imported later needs another call. Returns the names of the modules; accelerate(False) undoes it.
-    """
-    for name, module in list(sys.modules.items()):
-        for rule in _DELTA_RULES if name.startswith("transformers.models.") and on else ():
-            if (name, rule) not in _replaced and rule in vars(module):
-                _replaced[name, rule] = getattr(module, rule)
-                setattr(module, rule, _delta_rule(_replaced[name, rule]))
-    names = sorted({name for name, _ in _replaced})
-    for name, rule in [] if on else list(_replaced):
-        setattr(sys.modules[name], rule, _replaced.pop((name, rule)))
-    return names
+    """Gives tost.ops.delta_rule to the imported models of transformers whose gated delta rule is a torch reference (Qwen3-Next
+    and others), or with False the reference again. Returns the names of their modules."""
+    found = {}
+    for name in [name for name in sys.modules if name.startswith("transformers.models.")]:
+        for rule in _DELTA_RULES:
+            function = vars(sys.modules[name]).get(rule)
+            if function:
+                reference = found[name] = getattr(function, "tost_reference", function)
+                setattr(sys.modules[name], rule, _delta_rule(reference) if on else reference)
+    return sorted(found)

@@ -78,52 +78,41 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
 
 class _Delta(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, beta, g, state, scale):
-        o, after, carry = torch.ops.tost.delta_forward(q, k, v, beta, g, state, scale, True)
-        ctx.scale = scale
-        ctx.save_for_backward(q, k, v, beta, g, state, carry)
-        ctx.set_materialize_grads(False)
+    def forward(ctx, *inputs):
+        o, after, carry = torch.ops.tost.delta_forward(*inputs, True)
+        ctx.scale = inputs[-1]
+        ctx.save_for_backward(*inputs[:-1], carry)
         return o, after
 
     @staticmethod
-    def backward(ctx, grad_o, grad_state):
+    def backward(ctx, *grads):
         *inputs, carry = ctx.saved_tensors
-        if grad_o is None:
-            grad_o = torch.zeros_like(inputs[2])
         if torch.is_grad_enabled():
-            outputs = plain.delta_rule(*inputs, ctx.scale)
-            return (*_library.differentiable(outputs, (grad_o, grad_state), inputs), None)
-        found = torch.ops.tost.delta_backward(grad_o, grad_state, *inputs[:5], ctx.scale, carry)
+            return (*_library.differentiable(plain.delta_rule(*inputs, ctx.scale), grads, inputs), None)
+        found = torch.ops.tost.delta_backward(*grads, *inputs[:-1], ctx.scale, carry)
         return (*(None if x is None else grad.to(x.dtype) for x, grad in zip(inputs, found)), None)
 
 
-def delta_rule(
-    q, k, v, beta, g=None, initial_state=None, output_final_state=False, scale=None, use_qk_l2norm_in_kernel=False
-):
-    """The gated delta rule: a memory S of K x V numbers a head, in which a token replaces the value stored under its key.
+def delta_rule(q, k, v, beta, g=None, initial_state=None, output_final_state=False, scale=None, use_qk_l2norm_in_kernel=False):
+    """The gated delta rule: a memory S [K, V] a head, in which a token replaces the value stored under its key.
 
-    S_t = e^g_t S_(t-1) + k_t u_t^T with u_t = beta_t (v_t - e^g_t S_(t-1)^T k_t), o_t = scale S_t^T q_t.
-    q, k [B, T, H, K]; v [B, T, H', V], H' a multiple of H; beta and g [B, T, H'], g at most 0 (None: nothing is forgotten);
-    initial_state [B, H', K, V] float32 (None: zeros); scale None is 1 / sqrt(K). With use_qk_l2norm_in_kernel q and k are
-    divided by their norms. Returns o [B, T, H', V] of q's dtype, and the state after the last token if
-    output_final_state, else None. Differentiable in all tensors.
+    S_t = e^g_t S_(t-1) + k_t u_t^T with u_t = beta_t (v_t - e^g_t S_(t-1)^T k_t), o_t = scale S_t^T q_t. q, k [B, T, H, K];
+    v [B, T, H', V], H' a multiple of H; beta, g [B, T, H'], g at most 0 (None: nothing is forgotten); initial_state
+    [B, H', K, V] (None: zeros). scale is 1 / sqrt(K) unless given. With use_qk_l2norm_in_kernel q and k are divided by
+    their norms. Returns o [B, T, H', V] of q's dtype and, if output_final_state, the state after the last token, else None.
     """
-    _inputs.check_delta(q, k, v, beta, g, initial_state)
-    dtype, scale = q.dtype, q.shape[3] ** -0.5 if scale is None else scale
+    dtype, scale = q.dtype, q.shape[-1] ** -0.5 if scale is None else scale
     if use_qk_l2norm_in_kernel:
         q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (plain.wide(q), plain.wide(k)))
     if q.shape[2] != v.shape[2]:
         q, k = (x.repeat_interleave(v.shape[2] // x.shape[2], 2) for x in (q, k))
-    inputs = (q, k, v, beta, g, initial_state)
-    double = torch.float64 in (q.dtype, k.dtype, v.dtype)
-    if double or not _library.has_delta(q.device) or _is_compiling() or _exporting() or _transformed():
-        o, state = plain.delta_rule(*inputs, scale)
+    kernels = q.is_cpu and hasattr(torch.ops.tost, "delta_forward")  # the C++ library does not register them
+    if torch.float64 in (q.dtype, k.dtype, v.dtype) or not kernels or _is_compiling() or _exporting() or _transformed():
+        o, state = plain.delta_rule(q, k, v, beta, g, initial_state, scale)
     else:
-        half = q.dtype == k.dtype == v.dtype == torch.bfloat16
-        q, k, v = (x if half else x.float() for x in (q, k, v))
-        inputs = (q, k, v, beta, g, None if initial_state is None else initial_state.float())
-        if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
-            o, state = _Delta.apply(*inputs, scale)
-        else:
-            o, state, _ = torch.ops.tost.delta_forward(*inputs, scale, False)
+        if not q.dtype == k.dtype == v.dtype == torch.bfloat16:
+            q, k, v = q.float(), k.float(), v.float()
+        inputs = (q, k, v, beta, g, None if initial_state is None else initial_state.float(), scale)
+        trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs[:-1])
+        o, state = _Delta.apply(*inputs) if trained else torch.ops.tost.delta_forward(*inputs, False)[:2]
     return o.to(dtype), state if output_final_state else None

@@ -68,12 +68,8 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
 
 
 def delta_rule(q, k, v, beta, g=None, state=None, scale=1.0):
-    """o [B, T, H, V] and the state after the last token, by chunks of tokens whose updates solve one triangular system.
-
-    q, k [B, T, H, K], v [B, T, H, V], beta and g [B, T, H], state [B, H, K, V].
-    """
-    g = torch.zeros_like(beta) if g is None else g
-    q, k, v, beta, g = (x.to(wide(q).dtype).transpose(1, 2) for x in (q, k, v, beta, g))
+    """o [B, T, H, V] and the state after the last token, by chunks of tokens whose updates solve one triangular system."""
+    q, k, v, beta, g = (x.to(wide(q).dtype).transpose(1, 2) for x in (q, k, v, beta, 0 * beta if g is None else g))
     state = v.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state.to(v.dtype)
     out = []
     with torch.autocast(q.device.type, enabled=False):

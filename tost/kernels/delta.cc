@@ -94,46 +94,40 @@ struct Left {
   int64_t row, step;
 };
 
-template <int64_t kRows, int64_t kVectors>
-HWY_INLINE void product_tile(int64_t n, int64_t depth, const Left& a, const float* b, float* c,
-                             float keep, const float* before) {
-  const Wide d;
-  const int64_t size = static_cast<int64_t>(hn::Lanes(d));
-  WideVec sum[kRows][kVectors];
-  for (int64_t i = 0; i < kRows; ++i) {
-    for (int64_t v = 0; v < kVectors; ++v) {
-      sum[i][v] = hn::Zero(d);
-      if (keep == 0.0f) continue;
-      sum[i][v] = hn::Mul(hn::Set(d, keep), hn::LoadU(d, before + i * n + v * size));
-    }
-  }
-  const float* column = a.data;
-  for (int64_t t = 0; t < depth; ++t, column += a.step, b += n) {
-    WideVec row[kVectors];
-    for (int64_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * size);
-    for (int64_t i = 0; i < kRows; ++i) {
-      const auto x = hn::Set(d, column[i * a.row]);
-      for (int64_t v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
-    }
-  }
-  for (int64_t i = 0; i < kRows; ++i) {
-    for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[i][v], d, c + i * n + v * size);
-  }
-}
-
-// c [rows, n] = a b + keep before, with a [rows, depth], b [depth, n]; before is c unless
-// given. Rows and n are whole blocks.
+// c [rows, n] = a b + keep before, with a [rows, depth], b [depth, n]; before is c unless given.
+// Rows and n are whole blocks.
 HWY_INLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, const float* b,
                         float* c, float keep = 0, const float* before = nullptr) {
   constexpr int64_t kRows = 6;  // at two vectors, 12 of 16 registers are sums
   if (before == nullptr) before = c;
+  const Wide d;
+  const int64_t size = static_cast<int64_t>(hn::Lanes(d));
   over_tiles(n, [&](auto vectors, auto, int64_t column, int64_t) TOST_INLINE {
+    constexpr int64_t kVectors = decltype(vectors)::value;
     int64_t i = 0;
     const auto tile = [&](auto count) TOST_INLINE {
+      constexpr int64_t kCount = decltype(count)::value;
       const int64_t at = i * n + column;
-      product_tile<count, vectors>(n, depth, {a.data + i * a.row, a.row, a.step}, b + column,
-                                   c + at, keep, before + at);
-      i += count;
+      WideVec sum[kCount][kVectors], row[kVectors];
+      for (int64_t r = 0; r < kCount; ++r) {
+        for (int64_t v = 0; v < kVectors; ++v) {
+          sum[r][v] = hn::Zero(d);
+          if (keep == 0.0f) continue;
+          sum[r][v] = hn::Mul(hn::Set(d, keep), hn::LoadU(d, before + at + r * n + v * size));
+        }
+      }
+      const float *left = a.data + i * a.row, *right = b + column;
+      for (int64_t t = 0; t < depth; ++t, left += a.step, right += n) {
+        for (int64_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, right + v * size);
+        for (int64_t r = 0; r < kCount; ++r) {
+          const auto x = hn::Set(d, left[r * a.row]);
+          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(x, row[v], sum[r][v]);
+        }
+      }
+      for (int64_t r = 0; r < kCount; ++r) {
+        for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, c + at + r * n + v * size);
+      }
+      i += kCount;
     };
     while (i + kRows <= rows) tile(std::integral_constant<int64_t, kRows>());
     while (i < rows) tile(std::integral_constant<int64_t, 2>());
@@ -455,9 +449,8 @@ namespace {
 HWY_EXPORT(delta_head);
 
 int64_t workers_of(const DeltaArgs& a, int threads) {
-  constexpr int64_t kLightWork = 128 << 10;  // too little to wake other threads for
-  const bool light = a.samples * a.heads * a.tokens * a.keys * a.values <= kLightWork;
-  return light ? 1 : std::clamp<int64_t>(a.samples * a.heads, 1, threads);
+  const int64_t heads = a.samples * a.heads, work = heads * a.tokens * a.keys * a.values;
+  return work <= 128 << 10 ? 1 : std::min<int64_t>(heads, threads);  // little work wakes no thread
 }
 
 int64_t bytes_of_worker(const DeltaArgs& a, bool backward) {

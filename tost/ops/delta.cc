@@ -8,6 +8,7 @@
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
@@ -27,79 +28,19 @@ using torch::autograd::variable_list;
 
 namespace {
 
-constexpr int64_t kPlainChunk = 64;
-
-struct DeltaChunk {
-  Tensor q, k, v;     // [B, H, n, P]
-  Tensor beta;        // [B, H, n, 1]
-  Tensor sum;         // of log decays up to each token [B, H, n, 1]; undefined without decay
-  Tensor difference;  // e^{sum_i - sum_j} for j <= i [B, H, n, n]; undefined without decay
-};
-
-// By split(), whose gradient is joined once: one of narrow() is as large as the whole.
-std::vector<DeltaCall> cut(const DeltaCall& of) {
-  const auto parts = [](const Tensor& x) { return x.split(kPlainChunk, 2); };
-  const auto q = parts(of.q), k = parts(of.k), v = parts(of.v), beta = parts(of.beta);
-  const auto log_decay = of.log_decay.defined() ? parts(of.log_decay) : std::vector<Tensor>();
-  std::vector<DeltaCall> all;
-  for (size_t i = 0; i < q.size(); ++i) {
-    all.push_back({q[i], k[i], v[i], beta[i], log_decay.empty() ? Tensor() : log_decay[i]});
-  }
-  return all;
-}
-
-DeltaChunk chunk_of(const DeltaCall& of) {
-  DeltaChunk c{of.q, of.k, of.v, of.beta.unsqueeze(3), {}, {}};
-  if (!of.log_decay.defined()) return c;
-  c.sum = of.log_decay.cumsum(2).unsqueeze(3);
-  // Later tokens would overflow before they are masked.
-  c.difference = (c.sum - c.sum.transpose(2, 3)).clamp_max(0).exp();
-  return c;
-}
-
-// The outputs of one chunk after `state`, which is replaced.
-Tensor run_chunk(const DeltaChunk& c, Tensor& state) {
-  const bool decays = c.sum.defined();
-  const auto keys = c.k.transpose(2, 3);
-  auto overlap = at::matmul(c.k, keys), seen = at::matmul(c.q, keys).tril();
-  auto known = at::matmul(c.k, state), out = at::matmul(c.q, state);
-  if (decays) {
-    const auto remaining = c.sum.exp();
-    overlap = overlap * c.difference;
-    seen = seen * c.difference;
-    known = known * remaining;
-    out = out * remaining;
-  }
-  const auto u = at::linalg_solve_triangular((overlap * c.beta).tril(-1), c.beta * (c.v - known),
-                                             /*upper=*/false, /*left=*/true,
-                                             /*unitriangular=*/true);
-  out = out + at::matmul(seen, u);
-  if (!decays) {
-    state = state + at::matmul(keys, u);
-    return out;
-  }
-  const auto total = c.sum.narrow(2, c.sum.size(2) - 1, 1);
-  state = state * total.exp() + at::matmul((c.k * (total - c.sum).exp()).transpose(2, 3), u);
-  return out;
-}
-
-void check_delta(const DeltaCall& call, const Tensor& state) {
-  if (call.q.dim() != 4 || call.v.dim() != 4) {
-    fail_usage("The delta rule takes q and v of four dimensions [B, H, T, P], not ", call.q.sizes(),
-               " and ", call.v.sizes(), ".");
-  }
-  const int64_t batch = call.q.size(0), heads = call.q.size(1), tokens = call.q.size(2);
-  const int64_t keys = call.q.size(3), values = call.v.size(3);
-  const auto need = [](const char* name, const Tensor& x, at::IntArrayRef sizes) {
-    if (!x.defined() || x.sizes().equals(sizes)) return;
-    fail_usage("The delta rule needs ", name, " of sizes ", sizes,
-               " for its q and v, but is given ", x.sizes(), ".");
-  };
-  need("k", call.k, {batch, heads, tokens, keys});
-  need("v", call.v, {batch, heads, tokens, values});
-  need("beta", call.beta, {batch, heads, tokens});
-  need("log_decay", call.log_decay, {batch, heads, tokens});
-  need("a state", state, {batch, heads, keys, values});
+void check_delta(const DeltaCall& c, const Tensor& state) {
+  const auto q = c.q.sizes(), v = c.v.sizes();
+  bool fits = q.size() == 4 && v.size() == 4 && c.k.sizes() == q && v.slice(0, 3) == q.slice(0, 3);
+  fits = fits && c.beta.sizes() == q.slice(0, 3);
+  fits = fits && (!c.log_decay.defined() || c.log_decay.sizes() == q.slice(0, 3));
+  fits = fits && (!state.defined() || state.sizes() == at::IntArrayRef{q[0], q[1], q[3], v[3]});
+  if (fits) return;
+  fail_usage(
+      "The delta rule needs q and k [B, H, T, K], v [B, H, T, V], beta and log decay [B, H, T] ",
+      "and a state [B, H, K, V], but is given q ", q, ", k ", c.k.sizes(), ", v ", v, ", beta ",
+      c.beta.sizes(), ", log decay ",
+      c.log_decay.defined() ? c.log_decay.sizes() : at::IntArrayRef(), ", state ",
+      state.defined() ? state.sizes() : at::IntArrayRef(), ".");
 }
 
 // The kernels' arguments, with the tensors that own their memory.
@@ -190,16 +131,32 @@ class DeltaFunction : public torch::autograd::Function<DeltaFunction> {
 
 }  // namespace
 
-Tensor gated_delta_plain(const DeltaCall& any, Tensor& state) {
-  const auto type = tssa_accumulation_dtype(any.v.scalar_type());
-  const auto wide = [&](const Tensor& x) { return x.defined() ? x.to(type) : x; };
-  const DeltaCall call{wide(any.q), wide(any.k), wide(any.v), wide(any.beta), wide(any.log_decay)};
-  const auto sizes = {call.k.size(0), call.k.size(1), call.k.size(3), call.v.size(3)};
-  state = state.defined() ? state.to(type) : at::zeros(sizes, call.k.options());
-  if (call.v.size(2) == 0) return any.v;
+Tensor gated_delta_plain(const DeltaCall& call, Tensor& state) {
+  const auto type = tssa_accumulation_dtype(call.v.scalar_type());
+  const auto chunks = [&](const Tensor& x) { return x.to(type).split(64, 2); };
+  const auto qs = chunks(call.q), ks = chunks(call.k), vs = chunks(call.v);
+  const auto betas = chunks(call.beta.unsqueeze(3));
+  const Tensor log_decay = call.log_decay.defined() ? call.log_decay : at::zeros_like(call.beta);
+  const auto log_decays = chunks(log_decay.unsqueeze(3));
+  const int64_t keys = call.k.size(3), values = call.v.size(3);
+  if (!state.defined()) state = at::zeros({keys, values}, vs[0].options());
+  state = state.to(type).expand({call.k.size(0), call.k.size(1), keys, values});
+  if (call.v.size(2) == 0) return call.v;
   std::vector<Tensor> out;
-  for (const DeltaCall& part : cut(call)) out.push_back(run_chunk(chunk_of(part), state));
-  return at::cat(out, 2).to(any.v.scalar_type());
+  for (size_t i = 0; i < qs.size(); ++i) {
+    const Tensor &q = qs[i], &k = ks[i], turned = k.transpose(2, 3);
+    const Tensor sum = log_decays[i].cumsum(2), since = sum.exp();
+    const Tensor total = sum.narrow(2, sum.size(2) - 1, 1);
+    // Later tokens would overflow before they are masked.
+    const Tensor decay = (sum - sum.transpose(2, 3)).clamp_max(0).exp().tril();
+    const Tensor system = (at::matmul(k, turned) * decay * betas[i]).tril(-1);
+    const Tensor rest = betas[i] * (vs[i] - at::matmul(k, state) * since);
+    const Tensor u = at::linalg_solve_triangular(system, rest, /*upper=*/false, /*left=*/true,
+                                                 /*unitriangular=*/true);
+    out.push_back(at::matmul(q, state) * since + at::matmul(at::matmul(q, turned) * decay, u));
+    state = state * total.exp() + at::matmul((k * (total - sum).exp()).transpose(2, 3), u);
+  }
+  return at::cat(out, 2).to(call.v.scalar_type());
 }
 
 Tensor gated_delta(const DeltaCall& call, Tensor& state) {

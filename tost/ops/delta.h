@@ -10,15 +10,14 @@ struct DeltaCall {
   at::Tensor q, k, v, beta, log_decay;
 };
 
-// o [B, H, T, V] of v's dtype, differentiable. `state` [B, H, K, V] is that before the first token
-// and becomes that after the last. By the kernels for q, k, v of float32 or bfloat16 on the CPU,
-// which leave the new state without gradient; else, and for gradients that are differentiated
-// again, by gated_delta_plain(). Undefined states are zeros. Throws a usage Error for sizes that do
-// not fit.
+// o [B, H, T, V] of v's dtype, differentiable. `state` [B, H, K, V], undefined for zeros, is
+// replaced by that after the last token, which has no gradient if the kernels run: for q, k, v of
+// float32 or bfloat16 on the CPU, unless gradients are differentiated again. Throws a usage Error
+// for sizes that do not fit.
 at::Tensor gated_delta(const DeltaCall& call, at::Tensor& state);
 
-// The same in ATen by chunks of 64 tokens whose u solve one triangular system: any floating dtype
-// and device. The state is differentiable, in and out.
+// The same in ATen, by chunks whose u solve one triangular system (the chunkwise form of both
+// papers), differentiable also in the state.
 at::Tensor gated_delta_plain(const DeltaCall& call, at::Tensor& state);
 
 }  // namespace tost
