@@ -1,5 +1,7 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
+# make try      build the small program, which needs no torch, and write a text
+# make try-web  the same engine in a browser tab: build/web/try, by emscripten
 # make serve    a page and OpenAI's API with the shipped models (models/)
 # make models   train the shipped models again: DATA=folder of their data
 # make test     all tests;  make test-fast: those that take seconds
@@ -34,7 +36,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web small try try-web site install format clean
 all: build
 
 setup:
@@ -127,7 +129,20 @@ test-web: configure
 	@build/web/env/bin/python -c 'import matplotlib, playwright' 2>/dev/null || \
 	  build/web/env/bin/python -m pip install -q --disable-pip-version-check playwright==$(PLAYWRIGHT) matplotlib
 	@cmake --build $(BUILD) -j $(JOBS) --target tost
+	@if command -v em++ > /dev/null; then scripts/build_try.sh; else echo "em++ is missing: the page in a tab is not tested"; fi
 	@build/web/env/bin/python tests/web_test.py $(BUILD)/tost
+
+# What runs models, without torch: no LibTorch is downloaded or linked.
+small:
+	@TOST_SMALL=1 scripts/setup.sh
+	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF
+	@cmake --build build/small -j $(JOBS)
+
+try: small
+	@build/small/tost generate words --prompt "The king" --max-tokens 60 --stats
+
+try-web:
+	@scripts/build_try.sh
 
 site:
 	@test -x .venv/bin/python || python3 -m venv .venv

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Everything the build needs: Debian packages, and a torch in .venv unless the user has one.
+#   TOST_SMALL=1      only what the small program needs: no torch, no Python packages
 #   TOST_TORCH=PATH   use this torch (a torch package folder, or a python that has torch)
 # Does nothing, quickly, when all is there.
 set -euo pipefail
@@ -70,4 +71,4 @@ install_torch() {
 }
 
 install_packages
-install_torch
+[ -n "${TOST_SMALL:-}" ] || install_torch

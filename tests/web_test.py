@@ -5,7 +5,9 @@ usage: web_test.py TOST [unittest arguments]; needs Debian's chromium and Playwr
 them it says so and ends with 77, which ctest reads as skipped.
 """
 import base64
+import functools
 import http.client
+import http.server
 import importlib.util
 import json
 import math
@@ -16,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import xml.etree.ElementTree
 
@@ -429,6 +432,68 @@ class Serve(Browser):
             page.evaluate("document.querySelector('#file').click()")
         page.evaluate("document.querySelector('#look-model').dispatchEvent(new Event('change'))")
         self.assertEqual(page.locator("#seen > *").count(), 0)
+
+
+class InATab(Browser):
+    """The folder of scripts/build_try.sh: the engine as WebAssembly, served as plain files."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = ROOT / "build/web/try"
+        if not (folder / "tost.wasm").exists():
+            raise unittest.SkipTest("build/web/try is missing; scripts/build_try.sh makes it")
+        super().setUpClass()
+        handler = functools.partial(QuietFiles, directory=folder)
+        cls.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=cls.server.serve_forever, daemon=True).start()
+        cls.address = f"http://127.0.0.1:{cls.server.server_port}/"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.shutdown()
+        super().tearDownClass()
+
+    def written(self, page):
+        return page.inner_text("#text").replace("\u00a0", " ")
+
+    def test_writes_as_the_program_in_constant_state(self):
+        page = self.open(self.address)
+        self.until(page, "!document.querySelector('#start').disabled")
+        page.fill("#temperature", "0")
+        page.click("#start")
+        self.until(page, "Number(document.querySelector('#read').textContent.replace(/,/g, '')) > 300")
+        early = page.inner_text("#bytes")
+        self.until(page, "Number(document.querySelector('#read').textContent.replace(/,/g, '')) > 1500")
+        page.click("#stop")
+        self.until(page, "!document.querySelector('#start').disabled")
+        self.assertEqual(page.inner_text("#bytes"), early)
+        native = "The king" + run("generate", "words", "--prompt", "The king", "--max-tokens", "256", "--temperature", "0").rstrip("\n")
+        self.assertEqual(self.written(page)[:len(native)], native)
+        rows = [[number(cell.inner_text()) for cell in row.query_selector_all("td")] for row in page.query_selector_all("#heads tbody tr")]
+        self.assertEqual([len(row) for row in rows], [8] * 4)
+        for row in rows:
+            self.assertAlmostEqual(sum(row), 1, delta=0.05)
+        print("tokens a second in the tab:", page.inner_text("#rate"))
+
+    def test_reads_a_megabyte_and_says_what_is_wrong(self):
+        page = self.open(self.address, width=360, scheme="dark")
+        self.until(page, "!document.querySelector('#start').disabled")
+        self.fits(page, 360)
+        page.fill("#prompt", "")
+        page.click("#start")
+        self.until(page, "document.querySelector('#error').textContent !== ''")
+        self.assertIn("beginning", page.inner_text("#error"))
+        page.evaluate("document.querySelector('#prompt').value = 'the king of the isles '.repeat(50000)")
+        page.click("#start")
+        self.until(page, "document.querySelector('#status').textContent.startsWith('Reading')")
+        page.click("#stop")
+        self.until(page, "!document.querySelector('#start').disabled")
+        self.assertEqual(page.inner_text("#error"), "")
+
+
+class QuietFiles(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
 
 
 if __name__ == "__main__":

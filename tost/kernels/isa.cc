@@ -11,6 +11,19 @@
 
 #include "tost/base/error.h"
 
+#ifdef __EMSCRIPTEN__
+// libhwy's part for a browser, where one set is compiled and no CPU is asked.
+namespace hwy {
+int64_t SupportedTargets() {
+  return HWY_TARGETS;
+}
+ChosenTarget& GetChosenTarget() {
+  static ChosenTarget chosen;
+  return chosen;
+}
+}  // namespace hwy
+#endif
+
 namespace tost::kernels {
 namespace {
 
