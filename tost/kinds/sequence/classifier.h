@@ -107,8 +107,4 @@ SequenceConfig sequence_preset(const std::string& name);
 // pass. An estimate, within a factor of about 1.5 of measurements.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
 
-// Multiply-adds of one forward pass of one sequence of `tokens` tokens (of both documents of a
-// pair, each that long), only matrix products.
-int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
-
 }  // namespace tost
