@@ -133,7 +133,7 @@ class Case(unittest.TestCase):
 class Usage(Case):
     def test_every_command_has_help_with_an_example(self):
         for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"],
-                        ["bench", "scaling"], ["bench", "model"], ["data", "show"],
+                        ["bench", "model"], ["data", "show"],
                         ["data", "make", "shapes"]):
             text = run(*command, "--help").stdout
             if command:
@@ -162,11 +162,6 @@ class Usage(Case):
                               capture_output=True)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, r"^tost: the working directory cannot be used \(.*\); go to one that is there\.\n$")
-
-    def test_scaling_measures_nothing_it_cannot(self):
-        for flags, word in ((["--max-gib", "nan"], "--max-gib"), (["--max-gib", "-1"], "--max-gib"),
-                            (["--tokens", "16", "--causal", "--mixers", "tssa,softmax,xca,linear,ssm"], "xca")):
-            self.error("bench", "scaling", *flags, exit_code=2, says=word)
 
     def test_benchmarks_refuse_files_they_could_not_write(self):
         for command, flag in (("model", "--output"), ("model", "--save-logits")):

@@ -210,7 +210,7 @@ class Vision(Browser):
 
 
 class Figures(unittest.TestCase):
-    """python -m tost.figures on the JSON of both kinds and of bench scaling."""
+    """python -m tost.figures on the JSON of both kinds."""
 
     def draw(self, numbers, wanted):
         if importlib.util.find_spec("matplotlib") is None:
@@ -238,17 +238,6 @@ class Figures(unittest.TestCase):
     def test_texts(self):
         self.draw(run("explain", "words", "--text", TEXT, "--json", "--quiet"),
                   {"surprisal", "entropy-by-position", "influence-by-distance"})
-
-    def test_scaling(self):
-        self.draw(run("bench", "scaling", "--modes", "forward", "--mixers", "tssa,softmax", "--tokens", "64,128", "--dim", "32", "--heads", "2",
-                      "--repeat", "1", "--json"), {"scaling"})
-
-    def test_exponents_are_least_squares_on_logarithms(self):
-        sys.path.insert(0, str(ROOT / "python"))
-        from tost.figures import exponent
-
-        self.assertEqual(exponent([(n, 3e-6 * n**1.5) for n in (16, 4096, 8192, 65536)]), ", n^1.50")
-        self.assertEqual(exponent([(4096, 1.0)]), "")
 
     def test_refuses_what_is_no_report(self):
         done = subprocess.run([sys.executable, "-m", "tost.figures", __file__], cwd=ROOT / "python", capture_output=True, text=True)

@@ -16,11 +16,8 @@ FIELDS, PRESETS = _ARCHITECTURES["fields"], _ARCHITECTURES["presets"]
 # What the models of this package do not have.
 _ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "beta_range",
            "delta_steps", "auto_encoder")
-_PARTS = {
-    "vision": ("config", "classes", "preprocess"),
-    "language": ("config", "tokenizer", "training"),
-    "sequence": ("config", "classes", "coding", "training"),
-}
+_PARTS = {"vision": ("config", "classes", "preprocess"), "language": ("config", "tokenizer", "training"),
+          "sequence": ("config", "classes", "coding", "training")}
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64",
            torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 
@@ -264,32 +261,18 @@ def imagenet_preprocess(side, channels):
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     if channels != 3:
         mean, std = [sum(mean) / 3] * channels, [sum(std) / 3] * channels
-    return {
-        "size": side,
-        "channels": channels,
-        "resize": "crop",
-        "crop_ratio": 1.0,
-        "interpolation": "bicubic",
-        "mean": mean,
-        "std": std,
-    }
+    return {"size": side, "channels": channels, "resize": "crop", "crop_ratio": 1.0, "interpolation": "bicubic",
+            "mean": mean, "std": std}
 
 
 def timm_cfg(config, prepare):
     """What timm's config of a pretrained model says: how a picture becomes the input, and which layers depend on the data."""
     channels, side = prepare["channels"], prepare["size"]
-    return {
-        "input_size": [channels, side, side],
-        "interpolation": prepare["interpolation"],
-        "crop_pct": prepare["crop_ratio"],
-        "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
-        "mean": prepare["mean"] or [0.0] * channels,
-        "std": prepare["std"] or [1.0] * channels,
-        "fixed_input_size": False,
-        "num_classes": config["classes"],
-        "first_conv": "patch_embed.proj.0.0",
-        "classifier": "head",
-    }
+    return {"input_size": [channels, side, side], "interpolation": prepare["interpolation"],
+            "crop_pct": prepare["crop_ratio"], "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
+            "mean": prepare["mean"] or [0.0] * channels, "std": prepare["std"] or [1.0] * channels,
+            "fixed_input_size": False, "num_classes": config["classes"], "first_conv": "patch_embed.proj.0.0",
+            "classifier": "head"}
 
 
 def metadata_of(path):

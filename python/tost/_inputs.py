@@ -35,10 +35,8 @@ def check(w, temp, lengths=None):
     _beside(w, "temp", temp)
     heads, channels = temp.shape[0], w.shape[2]
     if heads < 1 or channels < 1 or channels % heads != 0:
-        raise ValueError(
-            f"tssa: the {channels} channels of w cannot be split over {heads} heads; "
-            "choose a number of heads that divides the channels."
-        )
+        raise ValueError(f"tssa: the {channels} channels of w cannot be split over {heads} heads; "
+                         "choose a number of heads that divides the channels.")
     if lengths is not None:
         _tensor("lengths", lengths)
         if lengths.dim() != 1 or lengths.shape[0] != w.shape[0]:

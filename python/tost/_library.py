@@ -45,13 +45,8 @@ def _fake_forward(w, temp, lengths=None):
     _inputs.check(w, temp, lengths)
     batch, tokens, channels = w.shape
     heads = temp.shape[0]
-    return (
-        _like(w),
-        _floats(w, batch, heads, tokens),
-        _floats(w, batch, channels),
-        _floats(w, batch, channels),
-        _floats(w, batch, heads),
-    )
+    return (_like(w), _floats(w, batch, heads, tokens), _floats(w, batch, channels), _floats(w, batch, channels),
+            _floats(w, batch, heads))
 
 
 def _fake_backward(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths=None):
@@ -63,13 +58,8 @@ def _fake_causal_forward(w, temp, denom_bias, state, position):
     batch, tokens, channels = w.shape
     heads = temp.shape[0]
     chunks = (tokens + _CHUNK - 1) // _CHUNK
-    return (
-        _like(w),
-        _floats(w, batch, heads, tokens),
-        w.new_empty((batch, 2 * channels + heads), dtype=torch.float64),
-        _floats(w, batch, chunks, 2 * channels),
-        w.new_empty((batch, chunks, heads), dtype=torch.float64),
-    )
+    return (_like(w), _floats(w, batch, heads, tokens), w.new_empty((batch, 2 * channels + heads), dtype=torch.float64),
+            _floats(w, batch, chunks, 2 * channels), w.new_empty((batch, chunks, heads), dtype=torch.float64))
 
 
 def _fake_causal_backward(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry):
@@ -131,17 +121,11 @@ def _tssa_causal(w, temp, denom_bias, state=None, position=0):
 
 def _register():
     library = torch.library.Library("tost", "FRAGMENT")
-    for name, fake in (
-        ("tssa_forward", _fake_forward),
-        ("tssa_backward", _fake_backward),
-        ("tssa_causal_forward", _fake_causal_forward),
-        ("tssa_causal_backward", _fake_causal_backward),
-    ):
+    for name, fake in (("tssa_forward", _fake_forward), ("tssa_backward", _fake_backward),
+                       ("tssa_causal_forward", _fake_causal_forward), ("tssa_causal_backward", _fake_causal_backward)):
         torch.library.register_fake(f"tost::{name}", fake, lib=library)
     torch.library.register_autograd("tost::tssa_forward", _backward, setup_context=_setup, lib=library)
-    torch.library.register_autograd(
-        "tost::tssa_causal_forward", _causal_backward, setup_context=_causal_setup, lib=library
-    )
+    torch.library.register_autograd("tost::tssa_causal_forward", _causal_backward, setup_context=_causal_setup, lib=library)
     library.impl("tssa", _tssa, "CompositeImplicitAutograd")
     library.impl("tssa_causal", _tssa_causal, "CompositeImplicitAutograd")
     return library
@@ -160,10 +144,8 @@ def _load():
         return ImportError("this installation has no kernels")
     try:
         if present:
-            raise ImportError(
-                f"another library has registered torch.ops.tost without the operator {missing[0]}; "
-                "load this package and that library in different processes"
-            )
+            raise ImportError(f"another library has registered torch.ops.tost without the operator {missing[0]}; "
+                              "load this package and that library in different processes")
         importlib.import_module("tost._C")
         return _register()
     except Exception as error:  # whatever it is, the plain form runs

@@ -40,16 +40,7 @@ def gpt2_files(tokenizer, block):
             raise ValueError(f"token {rank} of the vocabulary cannot be made by joining two before it.")
         lines.append(" ".join(words[ranks[part]] for part in parts))
     vocabulary = {**{word: rank for rank, word in enumerate(words)}, END_OF_TEXT: len(tokens)}
-    settings = {
-        "tokenizer_class": "GPT2Tokenizer",
-        "model_max_length": block,
-        "bos_token": END_OF_TEXT,
-        "eos_token": END_OF_TEXT,
-        "unk_token": END_OF_TEXT,
-        "add_prefix_space": False,
-    }
-    return {
-        "vocab.json": json.dumps(vocabulary, separators=(",", ":"), ensure_ascii=False),
-        "merges.txt": "\n".join(lines) + "\n",
-        "tokenizer_config.json": json.dumps(settings, indent=2) + "\n",
-    }
+    settings = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": block, "bos_token": END_OF_TEXT,
+                "eos_token": END_OF_TEXT, "unk_token": END_OF_TEXT, "add_prefix_space": False}
+    return {"vocab.json": json.dumps(vocabulary, separators=(",", ":"), ensure_ascii=False),
+            "merges.txt": "\n".join(lines) + "\n", "tokenizer_config.json": json.dumps(settings, indent=2) + "\n"}

@@ -17,10 +17,8 @@ class PatchStem(nn.Module):
     def __init__(self, in_channels, dim, patch, depth=1):
         super().__init__()
         if patch not in (2, 4, 8, 16) or dim % (patch // 2) != 0:
-            raise ValueError(
-                f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, "
-                "and half of it divide the width."
-            )
+            raise ValueError(f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, "
+                             "and half of it divide the width.")
         self.patch = patch
         layers, before = [], in_channels
         for halving in range(int(math.log2(patch)) - 1, -1, -1):

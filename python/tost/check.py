@@ -37,14 +37,8 @@ _CHANGES = [
     ({"gate": "none"}, "the output is not multiplied by the memberships"),
     ({"sign": "+"}, "the sign of the output is reversed (harmless where the output matrix is trained with it)"),
 ]  # fmt: skip
-_DAMPINGS = {
-    "1/(1+S)": lambda s: 1 / (1 + s),
-    "1/S": lambda s: 1 / s,
-    "S": lambda s: s,
-    "1": torch.ones_like,
-    "1/(1+root)": lambda s: 1 / (1 + s.sqrt()),
-    "root": torch.sqrt,
-}
+_DAMPINGS = {"1/(1+S)": lambda s: 1 / (1 + s), "1/S": lambda s: 1 / s, "S": lambda s: s, "1": torch.ones_like,
+             "1/(1+root)": lambda s: 1 / (1 + s.sqrt()), "root": torch.sqrt}
 
 
 class TSSAReport(NamedTuple):
@@ -60,10 +54,8 @@ class TSSAReport(NamedTuple):
 
     def __str__(self):
         if self.ok:
-            return (
-                "This layer is the paper's TSSA "
-                f"(deviation of values {self.value_error:.1e}, of gradients {self.gradient_error:.1e})."
-            )
+            return ("This layer is the paper's TSSA "
+                    f"(deviation of values {self.value_error:.1e}, of gradients {self.gradient_error:.1e}).")
         return f"This layer is not the paper's TSSA: {self.step}."
 
 
@@ -71,11 +63,9 @@ class ModelReport(list):
     """(name, TSSAReport) of every layer; `str` of it is a sentence for each layer that is not TSSA, or one for all."""
 
     def __str__(self):
-        wrong = [
-            f"layer {i} of {len(self)} is not TSSA ({name}): {report.step}"
-            for i, (name, report) in enumerate(self, 1)
-            if not report
-        ]
+        wrong = [f"layer {i} of {len(self)} is not TSSA ({name}): {report.step}"
+                 for i, (name, report) in enumerate(self, 1)
+                 if not report]
         if not self:
             return "the model has no layer that looks like TSSA"
         return "\n".join(wrong) or f"all {len(self)} layers are the paper's TSSA"
@@ -236,11 +226,9 @@ def check_tssa(module):
     choices = _head_choices(module, projections, features)
     heads = choices[0][0]
     if features == 3 * channels:
-        return TSSAReport(
-            False,
-            "it projects to queries, keys and values, 3 x C features, as scaled dot product attention does; "
-            "TSSA has one projection to C features",
-        )
+        return TSSAReport(False,
+                          "it projects to queries, keys and values, 3 x C features, as scaled dot product attention does; "
+                          "TSSA has one projection to C features")
     if heads < 1 or features % heads != 0:
         return TSSAReport(False, f"its {heads} heads do not divide the {features} features of its projection")
     generator = torch.Generator().manual_seed(0)

@@ -172,21 +172,12 @@ def _foreign_vision(state, facts, described):
     class_blocks = _count(state, "cls_attn_blocks.", ".attn.qkv.weight")
     need(class_blocks > 0, "it has no class-attention blocks, which the models of this program have.")
     narrow, dim = state["patch_embed.proj.0.0.weight"].shape[0], state["blocks.0.attn.qkv.weight"].shape[1]
-    config = {
-        **_files.usual("vision"),
-        "architecture": "transformer",
-        "mixer": mixer,
-        "in_channels": state["patch_embed.proj.0.0.weight"].shape[1],
-        "image_size": int(facts.get("input_size") or 224),
-        "patch": 2 * (dim // narrow),
-        "dim": dim,
-        "depth": _count(state, "blocks.", ".attn.qkv.weight"),
-        "classes": state["head.weight"].shape[0],
-        "class_blocks": class_blocks,
-        "mlp_ratio": state["blocks.0.mlp.fc1.weight"].shape[0] / dim,
-        "qkv_bias": "blocks.0.attn.qkv.bias" in state,
-        "tokens_norm": bool(facts.get("tokens_norm", True)),
-    }
+    config = {**_files.usual("vision"), "architecture": "transformer", "mixer": mixer,
+              "in_channels": state["patch_embed.proj.0.0.weight"].shape[1],
+              "image_size": int(facts.get("input_size") or 224), "patch": 2 * (dim // narrow), "dim": dim,
+              "depth": _count(state, "blocks.", ".attn.qkv.weight"), "classes": state["head.weight"].shape[0],
+              "class_blocks": class_blocks, "mlp_ratio": state["blocks.0.mlp.fc1.weight"].shape[0] / dim,
+              "qkv_bias": "blocks.0.attn.qkv.bias" in state, "tokens_norm": bool(facts.get("tokens_norm", True))}
     if mixer != "softmax":
         config["heads"] = heads[mixer].shape[0]
     else:
@@ -231,19 +222,12 @@ def _foreign_language(state, facts, described):
          f"its activation is {activation!r:.40}; gelu and gelu_new are known here.")
     positions = state[_POSITIONS].shape[0]
     bias = state.get(f"{block}attn.denom_bias")
-    config = {
-        **_files.usual("language"),
-        "mixer": "tssa" if tssa else "softmax",
-        "dim": dim,
-        "vocab": state[_TOKENS].shape[0],
-        "block": positions,
-        "depth": _count(state, "transformer.h.", ".attn.c_attn.weight"),
-        "heads": heads,
-        "mlp_ratio": state[f"{block}mlp.c_fc.weight"].shape[0] / dim,
-        "bias": "transformer.ln_f.bias" in state,
-        "activation": "gelu" if activation == "gelu" else "gelu-tanh",
-        "bias_positions": bias.shape[1] if bias is not None and bias.shape[1] != positions else -1,
-    }
+    config = {**_files.usual("language"), "mixer": "tssa" if tssa else "softmax", "dim": dim,
+              "vocab": state[_TOKENS].shape[0], "block": positions,
+              "depth": _count(state, "transformer.h.", ".attn.c_attn.weight"), "heads": heads,
+              "mlp_ratio": state[f"{block}mlp.c_fc.weight"].shape[0] / dim, "bias": "transformer.ln_f.bias" in state,
+              "activation": "gelu" if activation == "gelu" else "gelu-tanh",
+              "bias_positions": bias.shape[1] if bias is not None and bias.shape[1] != positions else -1}
     if not tssa and f"{block}gamma1" not in state:
         for i in range(config["depth"]):
             state.update({f"transformer.h.{i}.{gamma}": torch.ones(dim) for gamma in ("gamma1", "gamma2")})
@@ -323,13 +307,9 @@ def _write_torch(model, out):
     state = collections.OrderedDict((name, model.state[name].contiguous()) for name in sorted(model.state))
     data, config = {"model": state}, model.config
     if model.kind == "vision":
-        data["args"] = argparse.Namespace(
-            model=config["name"],
-            input_size=config["image_size"],
-            tokens_norm=config["tokens_norm"],
-            drop_path=config["drop_path"],
-            nb_classes=config["classes"],
-        )
+        data["args"] = argparse.Namespace(model=config["name"], input_size=config["image_size"],
+                                          tokens_norm=config["tokens_norm"], drop_path=config["drop_path"],
+                                          nb_classes=config["classes"])
     else:
         state[_HEAD] = state[_TOKENS]
         names = {**_GPT2_SETTINGS, "block": "block_size", "bias": "bias", "vocab": "vocab_size", "dropout": "dropout"}
@@ -356,19 +336,12 @@ def _folder_files(model, layout, dtype, card):
         said = {"architecture": config["name"], "num_classes": config["classes"], "num_features": config["dim"]}
         return {"config.json": {**said, "label_names": model.parts["classes"], "pretrained_cfg": trained}}
     if layout == "gpt2":
-        said = {
-            "model_type": "gpt2",
-            "architectures": ["GPT2LMHeadModel"],
-            "torch_dtype": dtype,
-            "activation_function": "gelu" if config["activation"] == "gelu" else "gelu_new",
-            **{theirs: config[ours] for ours, theirs in _GPT2_SETTINGS.items()},
-            "n_inner": int(config["dim"] * config["mlp_ratio"] + 1e-6),
-            "n_positions": config["block"],
-            "n_ctx": config["block"],
-            "vocab_size": config["vocab"],
-            "layer_norm_epsilon": 1e-5,
-            "tie_word_embeddings": True,
-        }
+        said = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "torch_dtype": dtype,
+                "activation_function": "gelu" if config["activation"] == "gelu" else "gelu_new",
+                **{theirs: config[ours] for ours, theirs in _GPT2_SETTINGS.items()},
+                "n_inner": int(config["dim"] * config["mlp_ratio"] + 1e-6), "n_positions": config["block"],
+                "n_ctx": config["block"], "vocab_size": config["vocab"], "layer_norm_epsilon": 1e-5,
+                "tie_word_embeddings": True}
         if (model.parts["tokenizer"] or {}).get("kind") == "gpt2":
             said.update(bos_token_id=50256, eos_token_id=50256)
         return {"config.json": said, **_tokenizer_files(model)}
@@ -389,20 +362,11 @@ def _folder_files(model, layout, dtype, card):
 def _image_processor(prepare):
     crop, channels, size = prepare["resize"] == "crop", prepare["channels"], prepare["size"]
     square = {"height": size, "width": size}
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_convert_rgb": channels == 3,
-        "do_resize": True,
-        "size": {"shortest_edge": int(size / prepare["crop_ratio"])} if crop else square,
-        "resample": 3 if prepare["interpolation"] == "bicubic" else 2,
-        "do_center_crop": crop,
-        "crop_size": square,
-        "do_rescale": True,
-        "rescale_factor": 1.0 / 255,
-        "do_normalize": True,
-        "image_mean": prepare["mean"] or [0.0] * channels,
-        "image_std": prepare["std"] or [1.0] * channels,
-    }
+    return {"image_processor_type": "ViTImageProcessor", "do_convert_rgb": channels == 3, "do_resize": True,
+            "size": {"shortest_edge": int(size / prepare["crop_ratio"])} if crop else square,
+            "resample": 3 if prepare["interpolation"] == "bicubic" else 2, "do_center_crop": crop, "crop_size": square,
+            "do_rescale": True, "rescale_factor": 1.0 / 255, "do_normalize": True,
+            "image_mean": prepare["mean"] or [0.0] * channels, "image_std": prepare["std"] or [1.0] * channels}
 
 
 def _card(model, card):
@@ -413,19 +377,17 @@ def _card(model, card):
     lines += [f"datasets:\n- {json.dumps(card['dataset'])}"] if card.get("dataset") else []
     lines += [f"metrics:\n- {metric}", "tags:\n- tost\n- linear-attention", "---", ""]
     parameters = sum(tensor.numel() for tensor in model.state.values() if tensor.is_floating_point())
-    lines += [
-        f"# {config.get('name', 'custom')}",
-        "",
-        "A Token Statistics Transformer ([arXiv 2412.17810](https://arxiv.org/abs/2412.17810)): time and memory are",
-        "linear in the number of tokens.",
-        "",
-        f"- mixer `{config.get('mixer')}`, width {config.get('dim')}, depth {config.get('depth')}, "
-        f"{config.get('heads')} heads, {parameters:,} parameters",
-        f"- reads {reads.format(**config)}",
-        "",
-        "`import tost.hf` makes the Auto classes of transformers read this folder; the program `tost` reads it too.",
-        "",
-    ]
+    lines += [f"# {config.get('name', 'custom')}",
+              "",
+              "A Token Statistics Transformer ([arXiv 2412.17810](https://arxiv.org/abs/2412.17810)): time and memory are",
+              "linear in the number of tokens.",
+              "",
+              f"- mixer `{config.get('mixer')}`, width {config.get('dim')}, depth {config.get('depth')}, "
+              f"{config.get('heads')} heads, {parameters:,} parameters",
+              f"- reads {reads.format(**config)}",
+              "",
+              "`import tost.hf` makes the Auto classes of transformers read this folder; the program `tost` reads it too.",
+              ""]
     return "\n".join(lines)
 
 
@@ -532,23 +494,13 @@ def convert(source, out, to="auto", ema=False, dtype="float32", image_size=0, bl
             _write_torch(model, part)
     files = sorted(map(str, out.iterdir())) if out.is_dir() else [str(out)]
     size = sum(tensor.nbytes for tensor in model.state.values())
-    return {
-        "kind": model.kind,
-        "layout": layout,
-        "dtype": dtype,
-        "tensors": len(model.state),
-        "bytes": size,
-        "files": files,
-        "notes": notes,
-    }
+    return {"kind": model.kind, "layout": layout, "dtype": dtype, "tensors": len(model.state), "bytes": size, "files": files,
+            "notes": notes}
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m tost.convert",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=__doc__,
-    )
+    parser = argparse.ArgumentParser(prog="python -m tost.convert", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=__doc__)
     parser.add_argument("source", metavar="IN", help="run folder, checkpoint, model file or hub folder")
     parser.add_argument("out", metavar="OUT", help="file or folder to write; must not exist")
     parser.add_argument("--to", default="auto", help="layout; auto: by the ending of OUT")

@@ -115,14 +115,8 @@ def export(source, out, ema=False, memberships=False):
             entry = graph.metadata_props.add()
             entry.key, entry.value = f"tost.{key}", text(value)
         onnx.save(graph, part)
-    return {
-        "kind": kind,
-        "file": str(out),
-        "format": "onnx",
-        "opset": OPSET,
-        "nodes": len(graph.graph.node),
-        "bytes": out.stat().st_size,
-    }
+    return {"kind": kind, "file": str(out), "format": "onnx", "opset": OPSET, "nodes": len(graph.graph.node),
+            "bytes": out.stat().st_size}
 
 
 def main(arguments=None):

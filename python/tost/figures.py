@@ -1,6 +1,6 @@
 """The figures of the paper from a report, as PNG and SVG: `python -m tost.figures report/report.json --out figures`.
 
-Reads the JSON of `tost explain` (docs/explain.md) and of `tost bench scaling`. Needs matplotlib and no torch.
+Reads the JSON of `tost explain` (docs/explain.md). Needs matplotlib and no torch.
 """
 
 import argparse
@@ -30,8 +30,6 @@ def read_report(path):
         raise ReportError(f"'{path}' cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise ReportError(f"'{path}' is not JSON; a report.json of tost explain is expected.") from None
-    if isinstance(report, dict) and {"points", "memberships"} <= report.keys():
-        return {"kind": "scaling", **report}
     if not isinstance(report, dict) or report.get("tost_report") != 1 or report.get("kind") not in ("vision", "language"):
         raise ReportError(f"'{path}' is not a report of tost explain; make one with tost explain MODEL --out report.")
     return report
@@ -221,35 +219,8 @@ def surprisal(figures, report):
             axes.set_xticks(places, tokens, rotation=90, fontsize=6)
 
 
-def exponent(points, shortest=4096):
-    """", n^1.02": least squares on logarithms over (tokens, cost) from `shortest` on; "" for fewer than two lengths."""
-    import numpy
-
-    logs = [(math.log(n), math.log(cost)) for n, cost in points if n >= shortest]
-    return f", n^{numpy.polyfit(*zip(*logs), 1)[0]:.2f}" if len(logs) > 1 else ""
-
-
-def scaling(figures, report):
-    """Time and memory of a sequence against its tokens, a row for each mode, with the exponents from 4,096 tokens on."""
-    points = report["points"]
-    modes, mixers = dict.fromkeys(p["mode"] for p in points), dict.fromkeys(p["mixer"] for p in points)
-    costs = (("Time", "ms a sequence", lambda p: p["ms_per_sequence"]),
-             ("Memory", "MiB a sequence", lambda p: p["bytes"] and p["bytes"] / p["batch"] / 2**20))
-    with figures.axes("scaling", len(modes) or 1, 2) as axes:
-        for row, mode in zip(axes, modes):
-            for place, (title, label, cost) in zip(row, costs):
-                for mixer in mixers:
-                    found = [(p["tokens"], cost(p)) for p in points if (p["mode"], p["mixer"]) == (mode, mixer) and cost(p)]
-                    place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer + exponent(found))
-                place.set(title=f"{title}, {mode}", xlabel="tokens", ylabel=label, xscale="log", yscale="log")
-                place.legend(fontsize=7)
-
-
-DRAWINGS = {
-    "scaling": (scaling,),
-    "vision": (compression, bound, correlations),
-    "language": (compression, bound, correlations, surprisal, by_distance),
-}
+DRAWINGS = {"vision": (compression, bound, correlations),
+            "language": (compression, bound, correlations, surprisal, by_distance)}
 
 
 def draw_report(report, out):
@@ -264,7 +235,7 @@ def draw_report(report, out):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tost.figures", description="The figures of a report as PNG and SVG.")
-    parser.add_argument("report", help="report.json of tost explain, its folder, or the JSON of tost bench scaling")
+    parser.add_argument("report", help="report.json of tost explain, or its folder")
     parser.add_argument("--out", default="figures", help="folder of the figures (default: figures)")
     options = parser.parse_args(arguments)
     try:

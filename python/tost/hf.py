@@ -13,15 +13,8 @@ import sys
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageClassification,
-    DynamicCache,
-    GenerationMixin,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, DynamicCache, GenerationMixin,
+                          PreTrainedConfig, PreTrainedModel)
 from transformers import initialization as init
 from transformers.cache_utils import STATIC_LAYER_TYPE_MAPPING, CacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -217,10 +210,8 @@ class CausalParts(nn.Module):
         """Position vectors of tokens that follow `starts`."""
         reached = starts + x.shape[1] if valid is None else max(_tokens_after(starts, valid))
         if reached > self.limit:
-            raise ValueError(
-                f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
-                "shorten the text, or train a model with positions 'none'."
-            )
+            raise ValueError(f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
+                             "shorten the text, or train a model with positions 'none'.")
         if valid is None:
             return self.wpe.weight[starts:reached]
         first = torch.as_tensor(starts, device=x.device).view(-1, 1)
@@ -231,10 +222,8 @@ class CausalParts(nn.Module):
         if cache is not None:
             layers = cache.layers
             if len(layers) != len(self.h) or not all(isinstance(layer, StatisticsLayer) for layer in layers):
-                raise ValueError(
-                    f"TostForCausalLM: the cache has no StatisticsLayer for each of the {len(self.h)} layers; "
-                    "make it by DynamicCache(config=model.config)."
-                )
+                raise ValueError(f"TostForCausalLM: the cache has no StatisticsLayer for each of the {len(self.h)} layers; "
+                                 "make it by DynamicCache(config=model.config).")
             starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
             if layers[0].tokens is not None and valid is None:
                 valid = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -323,18 +312,8 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         self.transformer.wte = value
 
     @can_return_tuple
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        inputs_embeds=None,
-        past_key_values=None,
-        labels=None,
-        use_cache=None,
-        output_hidden_states=None,
-        logits_to_keep=0,
-        **kwargs,
-    ):
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, past_key_values=None, labels=None,
+                use_cache=None, output_hidden_states=None, logits_to_keep=0, **kwargs):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("TostForCausalLM: exactly one of input_ids and inputs_embeds must be given.")
         if kwargs.pop("position_ids", None) is not None:
@@ -345,9 +324,7 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
         if past_key_values is not None and self.training and self.is_activation_checkpointing:
-            raise ValueError(
-                "TostForCausalLM: a cache would be filled twice while activations are computed again; use one."
-            )
+            raise ValueError("TostForCausalLM: a cache would be filled twice while activations are computed again; use one.")
         valid = self._valid(attention_mask, x, past_key_values)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         keep = [] if wanted else None
@@ -357,12 +334,8 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-        return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=past_key_values if use_cache else None,
-            hidden_states=(*keep, hidden) if wanted else None,
-        )
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values if use_cache else None,
+                                      hidden_states=(*keep, hidden) if wanted else None)
 
     @staticmethod
     def _valid(mask, x, cache):
@@ -371,10 +344,8 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
             return None
         read = cache.get_seq_length() if cache is not None else 0
         if mask.dim() != 2 or mask.shape[0] != x.shape[0] or mask.shape[1] != read + x.shape[1]:
-            raise ValueError(
-                f"TostForCausalLM: attention_mask must be [batch, tokens read and new] = "
-                f"[{x.shape[0]}, {read + x.shape[1]}], but is {list(mask.shape)}."
-            )
+            raise ValueError(f"TostForCausalLM: attention_mask must be [batch, tokens read and new] = "
+                             f"[{x.shape[0]}, {read + x.shape[1]}], but is {list(mask.shape)}.")
         valid = mask[:, -x.shape[1] :].bool()
         return None if valid.all() else valid
 

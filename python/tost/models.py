@@ -17,10 +17,8 @@ from .nn import TSSA
 from .plain import wide
 
 # Old names of mixers that are kept, by kind of model.
-_ALIASES = {
-    "language": {"tssa-means": "means", "tssa-uniform": "uniform"},
-    "vision": {"tssa-running-means": "means", "tssa-uniform": "uniform"},
-}
+_ALIASES = {"language": {"tssa-means": "means", "tssa-uniform": "uniform"},
+            "vision": {"tssa-running-means": "means", "tssa-uniform": "uniform"}}
 State = Dict[str, torch.Tensor]
 
 
@@ -273,14 +271,8 @@ class CausalNone(CausalMixer):
         return self.convolve(self.c_attn(x), state, after)
 
 
-_CAUSAL = {
-    "tssa": CausalTssa,
-    "means": CausalMeans,
-    "delta": CausalDelta,
-    "linear": CausalLinear,
-    "uniform": CausalUniform,
-    "none": CausalNone,
-}
+_CAUSAL = {"tssa": CausalTssa, "means": CausalMeans, "delta": CausalDelta, "linear": CausalLinear, "uniform": CausalUniform,
+           "none": CausalNone}
 
 
 class CausalMlp(nn.Module):
@@ -465,13 +457,9 @@ class TiedTssa(nn.Module):
         return (y.transpose(1, 2).flatten(2) @ u.t()).to(x.dtype)
 
 
-_PICTURE = {
-    "tssa": TSSA,
-    "means": Means,
-    "tssa-tied": TiedTssa,
-    **{name: functools.partial(Attention, kind=name) for name in ("softmax", "xca", "linear")},
-    **{name: functools.partial(Subspaces, kind=name) for name in ("mssa", "cbsa", "uniform", "none")},
-}
+_PICTURE = {"tssa": TSSA, "means": Means, "tssa-tied": TiedTssa,
+            **{name: functools.partial(Attention, kind=name) for name in ("softmax", "xca", "linear")},
+            **{name: functools.partial(Subspaces, kind=name) for name in ("mssa", "cbsa", "uniform", "none")}}
 
 
 def picture_mixer(name):

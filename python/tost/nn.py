@@ -58,10 +58,8 @@ class TSSA(nn.Module):
             raise ValueError(f"TSSA: x must be [B, N, C] or [B, C, H, W], but has {x.dim()} dimensions.")
         channels = x.shape[2] if x.dim() == 3 else x.shape[1]
         if not torch.jit.is_tracing() and channels != self.qkv.in_features:
-            raise ValueError(
-                f"TSSA: x has {channels} channels, but the layer was made for {self.qkv.in_features}; "
-                "it takes [B, N, C] or [B, C, H, W]."
-            )
+            raise ValueError(f"TSSA: x has {channels} channels, but the layer was made for {self.qkv.in_features}; "
+                             "it takes [B, N, C] or [B, C, H, W].")
         tokens = x if x.dim() == 3 else x.flatten(2).transpose(1, 2)
         y, pi = ops.tssa(self.qkv(tokens), self.temp, lengths)
         if self.training and self.attn_drop.p > 0:
@@ -113,9 +111,7 @@ class CausalTSSA(nn.Module):
     def forward(self, x, state: Optional[CausalState] = None, return_state=_NO, return_memberships=_NO):
         _check_tokens("CausalTSSA", x)
         if x.dim() != 3 or not torch.jit.is_tracing() and x.shape[2] != self.c_attn.in_features:
-            raise ValueError(
-                f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}."
-            )
+            raise ValueError(f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}.")
         if state is not None and not (isinstance(state, tuple) and len(state) == 2):
             raise TypeError(
                 f"CausalTSSA: state must be what a call with return_state returned, but is {type(state).__name__}."

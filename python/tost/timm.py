@@ -21,9 +21,7 @@ class Attention(TSSA):
     leave out tokens of a sample (padding): the sums of TSSA have no pairs of tokens that a mask could select.
     """
 
-    def __init__(
-        self, dim, num_heads=8, qkv_bias=False, attn_drop=0.0, proj_drop=0.0, device=None, dtype=None, **ignored
-    ):
+    def __init__(self, dim, num_heads=8, qkv_bias=False, attn_drop=0.0, proj_drop=0.0, device=None, dtype=None, **ignored):
         if ignored.get("gated") or ignored.get("dim_out") not in (None, dim):
             raise ValueError("tost.timm.attention: TSSA has no gate and as many channels out as in.")
         super().__init__(dim, num_heads, qkv_bias, attn_drop=attn_drop, proj_drop=proj_drop)

@@ -31,28 +31,11 @@ class Tost(VisionParts, Xcit):
     It descends from XCiT: what does not depend on the parts (classifier, pruning, class attention, pooling) is timm's.
     """
 
-    def __init__(
-        self,
-        img_size: Union[int, Tuple[int, int]] = 224,
-        patch_size: int = 16,
-        in_chans: int = 3,
-        num_classes: int = 1000,
-        global_pool: str = "token",
-        embed_dim: int = 384,
-        depth: int = 12,
-        num_heads: int = 8,
-        mlp_ratio: float = 4.0,
-        qkv_bias: bool = True,
-        eta: float = 1.0,
-        tokens_norm: bool = True,
-        cls_attn_layers: int = 2,
-        stem_depth: int = 1,
-        reg_tokens: int = 0,
-        drop_rate: float = 0.0,
-        drop_path_rate: float = 0.0,
-        device=None,
-        dtype=None,
-    ):
+    def __init__(self, img_size: Union[int, Tuple[int, int]] = 224, patch_size: int = 16, in_chans: int = 3,
+                 num_classes: int = 1000, global_pool: str = "token", embed_dim: int = 384, depth: int = 12,
+                 num_heads: int = 8, mlp_ratio: float = 4.0, qkv_bias: bool = True, eta: float = 1.0,
+                 tokens_norm: bool = True, cls_attn_layers: int = 2, stem_depth: int = 1, reg_tokens: int = 0,
+                 drop_rate: float = 0.0, drop_path_rate: float = 0.0, device=None, dtype=None):
         given = dict(locals())
         nn.Module.__init__(self)  # the parts are not those of XCiT
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
@@ -85,15 +68,9 @@ class Tost(VisionParts, Xcit):
         super().reset_classifier(num_classes, global_pool and _checked_pool(global_pool))
         self.head.apply(draw_vision_weights)
 
-    def forward_intermediates(
-        self,
-        x: torch.Tensor,
-        indices: Optional[Union[int, List[int]]] = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> Union[List[torch.Tensor], Tuple[torch.Tensor, List[torch.Tensor]]]:
+    def forward_intermediates(self, x: torch.Tensor, indices: Optional[Union[int, List[int]]] = None, norm: bool = False,
+                              stop_early: bool = False, output_fmt: str = "NCHW", intermediates_only: bool = False,
+                              ) -> Union[List[torch.Tensor], Tuple[torch.Tensor, List[torch.Tensor]]]:
         """The patches after the blocks `indices` (the last n, or all), and what forward_features() returns."""
         if output_fmt not in ("NCHW", "NLC"):
             raise ValueError(f"Tost: output_fmt must be NCHW or NLC, but is {output_fmt!r}.")
@@ -186,13 +163,8 @@ def save(model, path, classes=None):
     side, channels = model.img_size[0], model.in_chans
     prepare = _files.imagenet_preprocess(side, channels)
     if len(cfg["mean"]) == channels:
-        prepare.update(
-            resize="squeeze" if cfg.get("crop_mode") == "squash" else "crop",
-            crop_ratio=cfg["crop_pct"],
-            interpolation=cfg["interpolation"],
-            mean=list(cfg["mean"]),
-            std=list(cfg["std"]),
-        )
+        prepare.update(resize="squeeze" if cfg.get("crop_mode") == "squash" else "crop", crop_ratio=cfg["crop_pct"],
+                       interpolation=cfg["interpolation"], mean=list(cfg["mean"]), std=list(cfg["std"]))
     name = cfg.get("architecture") or "custom"
     config = {**model.settings, "name": name, "architecture": "transformer", "mixer": "tssa", "image_size": side, "classes": count}
     config = _files.check_config("vision", config, where)

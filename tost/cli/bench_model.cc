@@ -27,7 +27,6 @@
 #include "tost/kernels/isa.h"
 #include "tost/ops/device.h"
 #include "tost/study/model_bench.h"
-#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {

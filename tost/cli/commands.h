@@ -23,8 +23,7 @@ namespace tost {
   X(bench)
 #define TOST_BENCH_COMMANDS(X) \
   X(bench_model)               \
-  X(bench_op)                  \
-  X(bench_scaling)
+  X(bench_op)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
 TOST_COMMANDS(TOST_DECLARE_COMMAND)

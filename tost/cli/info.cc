@@ -1,7 +1,6 @@
 // tost info: prints the build, the CPU, the selected code paths and the available models.
 #include <torch/version.h>
 
-#include <algorithm>
 #include <iomanip>
 #include <iostream>
 

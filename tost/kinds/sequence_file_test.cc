@@ -81,7 +81,7 @@ TEST_F(SequenceFile, ComesBackWhole) {
   const auto model = make_sequence_classifier(info.config);
   model->eval();
   const fs::path file = folder_.path() / "model.safetensors";
-  save_sequence_file(file, *model, info);
+  save_safetensors(file, state_dict(*model), to_metadata(info));
   EXPECT_EQ(model_kind(file), "sequence");
   const LoadedSequence loaded = load_sequence_file(file);
   EXPECT_EQ(loaded.info.config, info.config);

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
@@ -288,6 +289,34 @@ void check_device(const ModelBenchOptions& o) {
 }
 
 }  // namespace
+
+std::vector<int64_t> parse_lengths(const std::string& text) {
+  constexpr int64_t kLongest = int64_t{1} << 30;
+  std::vector<int64_t> lengths;
+  const char *p = text.data(), *const end = p + text.size();
+  while (true) {
+    int64_t value = 0;
+    const auto number = std::from_chars(p, end, value);
+    p = number.ptr;
+    int64_t unit = 1;
+    if (p != end && (*p == 'k' || *p == 'K'))
+      unit = 1024, ++p;
+    else if (p != end && *p == 'M')
+      unit = 1024 * 1024, ++p;
+    const bool complete = number.ec == std::errc() && (p == end || *p == ',');
+    if (!complete || value < 1 || value > kLongest / unit) {
+      fail_usage("--tokens is '", text,
+                 "'; write rising lengths up to 1024M, separated by commas, like 128,4k,1M.");
+    }
+    if (!lengths.empty() && value * unit <= lengths.back()) {
+      fail_usage("--tokens has ", value * unit, " after ", lengths.back(),
+                 "; write the lengths in rising order.");
+    }
+    lengths.push_back(value * unit);
+    if (p == end) return lengths;
+    ++p;
+  }
+}
 
 void check_model_bench(const ModelBenchOptions& o) {
   if (o.models.empty()) fail_usage("--model is empty; give a preset or a file.");

@@ -65,6 +65,10 @@ struct ModelBenchRow {
   }
 };
 
+// Parses "128,256,4k,1M" to {128, 256, 4096, 1048576}; k and M are powers of 1024. Throws a usage
+// Error for other text, and for lengths that do not rise.
+std::vector<int64_t> parse_lengths(const std::string& text);
+
 // Throws usage Errors for empty lists, unknown names, numbers out of range, and for the engine or
 // its precisions on a GPU.
 void check_model_bench(const ModelBenchOptions& options);

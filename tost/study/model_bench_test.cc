@@ -32,6 +32,15 @@ void expect_measured(const ModelBenchRow& row) {
   EXPECT_LE(row.error, facts_of(row.precision).logit_error);
 }
 
+TEST(ModelBench, ReadsLengths) {
+  EXPECT_EQ(parse_lengths("128,1k,2M"), (std::vector<int64_t>{128, 1024, 2 << 20}));
+  EXPECT_EQ(parse_lengths("1024M"), (std::vector<int64_t>{1 << 30}));
+  for (const char* bad : {"", "k", "12,", ",12", "0", "-4", "4kk", "4 8", "1025M", "64,32", "8,8",
+                          "1.5k", "99999999999999999999"}) {
+    EXPECT_THROW(parse_lengths(bad), Error) << bad;
+  }
+}
+
 TEST(ModelBench, MeasuresPictures) {
   auto options = tiny_model_bench("tost_nano_p4");
   options.batches = {1, 3};

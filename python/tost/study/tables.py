@@ -32,20 +32,17 @@ def main_table(summary: Fields, tuned: str = "") -> Table:
     pictures, variants = summary.metric == "top1", summary.variants
     heads, states = (any(getattr(v, key) is not None for v in variants) for key in ("heads", "state_bytes"))
     # Heading, whether there is such a column, and its cell of a variant.
-    columns = [
-        ("variant", True, lambda v: v.variant),
-        ("parameters", True, lambda v: f"{v.parameters:,}" if v.parameters else NONE),
-        ("heads", heads, lambda v: str(v.heads or NONE)),
-        ("p", heads, lambda v: str(v.head_width or NONE)),
-        ("state, bytes", states, lambda v: f"{v.state_bytes:,}" if v.state_bytes is not None else NONE),
-        (tuned, bool(tuned), lambda v: NONE if v.chosen is None else str(v.chosen)),
-        (heading, True, lambda v: show(v.score, scale, digits)),
-        (f"difference to {variants[0].variant}", True, lambda v: show(v.difference, scale, digits, sign=True)),
-        ("loss", pictures, lambda v: show(v.scores.get("loss", MeanSpread()), 1, 4)),
-        ("seeds", True, lambda v: f"{len(v.by_seed)} ({v.failed} failed)" if v.failed else str(len(v.by_seed))),
-        ("seconds", True, lambda v: show(v.seconds._replace(spread=math.nan), 1, 0)),
-        ("CPU s", True, lambda v: show(v.cpu_seconds._replace(spread=math.nan), 1, 0)),
-    ]
+    columns = [("variant", True, lambda v: v.variant),
+               ("parameters", True, lambda v: f"{v.parameters:,}" if v.parameters else NONE),
+               ("heads", heads, lambda v: str(v.heads or NONE)), ("p", heads, lambda v: str(v.head_width or NONE)),
+               ("state, bytes", states, lambda v: f"{v.state_bytes:,}" if v.state_bytes is not None else NONE),
+               (tuned, bool(tuned), lambda v: NONE if v.chosen is None else str(v.chosen)),
+               (heading, True, lambda v: show(v.score, scale, digits)),
+               (f"difference to {variants[0].variant}", True, lambda v: show(v.difference, scale, digits, sign=True)),
+               ("loss", pictures, lambda v: show(v.scores.get("loss", MeanSpread()), 1, 4)),
+               ("seeds", True, lambda v: f"{len(v.by_seed)} ({v.failed} failed)" if v.failed else str(len(v.by_seed))),
+               ("seconds", True, lambda v: show(v.seconds._replace(spread=math.nan), 1, 0)),
+               ("CPU s", True, lambda v: show(v.cpu_seconds._replace(spread=math.nan), 1, 0))]
     columns = [(name, cell) for name, there, cell in columns if there]
     return "", [name for name, _ in columns], [[cell(v) for _, cell in columns] for v in variants]
 

@@ -107,8 +107,4 @@ SequenceConfig sequence_preset(const std::string& name);
 // AdamW, and the values that blocks save for backward.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
 
-// The multiply-adds of matrix products in a forward pass of one sequence of `tokens` tokens (or of
-// both documents of a pair, each that long).
-int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
-
 }  // namespace tost

@@ -35,10 +35,6 @@ double saved_by_mixer(const std::string& name, const SequenceConfig& c, double t
   return double(c.dim) * (tokens * found->per_token + found->per_layer);
 }
 
-MixerConfig mixer_of(const SequenceConfig& c) {
-  return {.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
-}
-
 double head_parameters(const SequenceConfig& c) {
   const double from = c.pairs ? double(mlp_hidden(c)) : double(c.dim);
   return double(c.classes) * (from + 1) + (c.pairs ? (4 * double(c.dim) + 1) * from : 0);
@@ -49,7 +45,8 @@ double parameters_of(const SequenceConfig& c) {
   double total = (double(c.vocab) + double(position_count(c))) * dim;
   total += (c.pool == "class" ? dim : 0) + 2 * dim + head_parameters(c);
   for (int64_t i = 0; i < c.depth; ++i) {
-    total += double(parameter_count(*make_mixer(mixer_of_block(c, i), mixer_of(c))));
+    const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
+    total += double(parameter_count(*make_mixer(mixer_of_block(c, i), mixer)));
     total += 2 * dim * hidden + hidden + dim + 6 * dim;  // MLP; two norms, two scales
   }
   return total;
@@ -77,17 +74,6 @@ int64_t sequence_training_bytes(const SequenceConfig& c, int64_t batch, int64_t 
   }
   const double bytes = kFloatBytes * (kCopies * parameters_of(c) + saved);
   return bytes < 9e18 ? std::llround(bytes) : INT64_MAX;
-}
-
-int64_t sequence_multiply_adds(const SequenceConfig& c, int64_t tokens) {
-  const int64_t read = tokens + (c.pool == "class" ? 1 : 0);
-  int64_t total = 0;
-  for (int64_t i = 0; i < c.depth; ++i) {
-    total += mixer_multiply_adds(mixer_of_block(c, i), mixer_of(c), read);
-    total += 2 * read * c.dim * mlp_hidden(c);
-  }
-  return (c.pairs ? 2 : 1) * total + (c.pairs ? 4 * c.dim * mlp_hidden(c) : 0) +
-         c.classes * (c.pairs ? mlp_hidden(c) : c.dim);
 }
 
 }  // namespace tost

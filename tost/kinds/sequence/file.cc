@@ -90,11 +90,6 @@ LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
   return loaded;
 }
 
-void save_sequence_file(const fs::path& file, const SequenceClassifier& model,
-                        const SequenceInfo& info) {
-  save_safetensors(file, state_dict(model), to_metadata(info));
-}
-
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data) {
   const SequenceCoding coding = dataset.coding();

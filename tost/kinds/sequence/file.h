@@ -44,12 +44,8 @@ std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
 LoadedSequence load_sequence_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
-// Saves atomically and durably: an old file stays whole on failure.
-void save_sequence_file(const std::filesystem::path& file, const SequenceClassifier& model,
-                        const SequenceInfo& info);
-
-// Throws a usage Error, which calls the data set `data`, if it was encoded in another way than the
-// model's, or its classes are not the model's in the same order.
+// Throws a usage Error where the data was cut into tokens in another way than the model's, or has
+// other classes: the names must be the model's, in its order. `data` names it in the message.
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data);
 

@@ -4,6 +4,8 @@
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
+#include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -70,7 +72,7 @@ TEST(SequenceLogits, OfAQuantisedFileAreNearThoseOfTheWhole) {
   const auto model = small_model(info.config);
   const auto whole = folder.path() / "whole.safetensors",
              small = folder.path() / "int8.safetensors";
-  save_sequence_file(whole, *model, info);
+  save_safetensors(whole, state_dict(*model), to_metadata(info));
   const QuantizeResult result = quantize_model(whole, small, Precision::kInt8);
   EXPECT_EQ(result.kind, "sequence");
   EXPECT_EQ(result.rounded, 4 * 2 + 1);
