@@ -21,7 +21,11 @@ namespace {
 
 constexpr size_t kHeader = 64;
 constexpr size_t kMinCached = 128 << 10;
+#ifdef __EMSCRIPTEN__
+constexpr size_t kHugePage = SIZE_MAX;  // a browser has none
+#else
 constexpr size_t kHugePage = 2 << 20;
+#endif
 constexpr int kUncached = -1;  // class of blocks that go straight to malloc
 
 // Size classes: m 2^(e-3) bytes, with m in 8..15, are class 8 e + (m - 8).

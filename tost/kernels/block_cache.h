@@ -56,7 +56,7 @@ class BlockCache {
 
  private:
   struct Block;
-  static constexpr int kClasses = 8 * 48;
+  static constexpr int kClasses = 8 * (sizeof(size_t) == 8 ? 48 : 31);
 
   BlockCache();
   Block* take_cached(int size_class);
