@@ -1,5 +1,5 @@
-// The program is a thin shell around two libraries: libtost_small.so, which needs no torch and is
-// asked first, because it starts at once, and libtost_program.so, which can do everything. OpenMP's
+// The program is a thin shell around two libraries: libtost_small.so, which needs no torch and
+// starts at once, and libtost_program.so, which can do everything. OpenMP's
 // runtime decides how its threads wait when it is loaded, before any main() that links it could
 // change this. Its default, to spin, is ruinous where another process wants the same cores:
 // measured here, a training run next to two busy processes fell from 360 to 13 images a second. Not
@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 namespace {
@@ -34,7 +35,9 @@ int main(int argc, char** argv) {
     return found == nullptr ? kNoLibrary
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
-  int code = run("libtost_small.so", "tost_run_small_program");
+  // Asked only for what it knows, so that other commands load one library.
+  const bool small = argc > 1 && std::strcmp(argv[1], "generate") == 0;
+  int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
   if (code == kNoLibrary) {
     std::fprintf(stderr,

@@ -1,7 +1,5 @@
 // The program without torch: what the engine can run starts at once. Everything else is left to the
 // full program.
-#include <string_view>
-
 #include "tost/cli/generate.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
@@ -30,7 +28,6 @@ void add_commands(CLI::App& app) {
 // The exit code; -1 where the full program is needed, which then starts instead.
 extern "C" int tost_run_small_program(int argc, char** argv) {
   using namespace tost;
-  if (argc < 2 || std::string_view(argv[1]) != "generate") return -1;
   const auto explain = [](const std::exception&) { return std::string(); };
   try {
     return run_program(argc, argv, {add_commands, set_engine_threads, explain});
