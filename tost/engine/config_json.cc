@@ -1,5 +1,7 @@
 #include "tost/engine/config_json.h"
 
+#include <cmath>
+
 namespace tost {
 namespace {
 
@@ -40,6 +42,21 @@ void check_field_range(const char* key, int64_t value, int64_t low, int64_t high
     fail_usage("Model setting '", key, "' is ", value, "; it must be from ", low, " to ", high,
                ".");
   }
+}
+
+void check_field_finite(const char* key, double value) {
+  if (!std::isfinite(value)) fail_usage("Model setting '", key, "' must be finite.");
+}
+
+void check_field_share(const char* key, double value) {
+  if (value >= 0 && value < 1) return;
+  fail_usage("Model setting '", key, "' is ", value, "; it must be at least 0 and below 1.");
+}
+
+void check_mlp_ratio(double ratio, int64_t dim) {
+  if (ratio > 0 && ratio <= 64 && ratio * double(dim) >= 1) return;
+  fail_usage("Model setting 'mlp_ratio' is ", ratio,
+             "; it must be above 0, at most 64, and leave at least one hidden unit.");
 }
 
 void check_field_choice(const char* key, const std::string& value,

@@ -22,6 +22,12 @@ void assign_field(const char* key, bool& field, const nlohmann::json& value);
 // Throws a usage Error unless low <= value <= high.
 void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
 
+// Throw usage Errors unless the value is finite; at least 0 and below 1; a ratio that leaves an MLP
+// of this width at least one hidden unit.
+void check_field_finite(const char* key, double value);
+void check_field_share(const char* key, double value);
+void check_mlp_ratio(double ratio, int64_t dim);
+
 // Throws a usage Error, with the nearest allowed value, unless `value` is one of `allowed`.
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed);

@@ -1,6 +1,5 @@
 #include "tost/engine/language_config.h"
 
-#include <cmath>
 #include <limits>
 
 #include "tost/engine/config_json.h"
@@ -86,17 +85,13 @@ void check_language_config(const LanguageConfig& c) {
   check_field_range("dim", c.dim, 1, kMaxDim);
   check_field_range("depth", c.depth, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
+  check_heads(c.dim, c.heads);
   check_field_choice("positions", c.positions, {"learned", "none"});
   check_field_choice("activation", c.activation, {"gelu", "gelu-tanh"});
   check_options(c);
-  if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * double(c.dim) >= 1)) {
-    fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,
-               "; it must be above 0, at most 64, and leave at least one hidden unit.");
-  }
-  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
-  if (!(c.dropout >= 0 && c.dropout < 1)) {
-    fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
-  }
+  check_mlp_ratio(c.mlp_ratio, c.dim);
+  check_field_finite("layer_scale", c.layer_scale);
+  check_field_share("dropout", c.dropout);
   const double of_weights = c.options.attention_dropout;
   if (!(of_weights == -1 || (of_weights >= 0 && of_weights < 1))) {
     fail_usage("Model setting 'attention_dropout' is ", of_weights,

@@ -190,16 +190,8 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
 
 void LanguageStep::norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
                              float* y) const {
-  kernels::NormRowsArgs a;
-  a.rows = rows;
-  a.width = dim_;
-  a.x = x;
+  kernels::NormRowsArgs a = norm.args(x, rows, y);
   a.x_stride = stride;
-  a.weight = norm.weight.data();
-  a.bias = norm.bias.data();
-  a.eps = NormWeight::kEps;
-  a.y = y;
-  a.y_stride = dim_;
   kernels::norm_rows(a);
 }
 

@@ -50,6 +50,18 @@ void add_means(LanguageBlockWeights& b, WeightSource& source, const std::string&
 
 }  // namespace
 
+kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) const {
+  kernels::NormRowsArgs a;
+  a.rows = rows;
+  a.width = a.x_stride = a.y_stride = weight.size(0);
+  a.x = x;
+  a.weight = weight.data();
+  a.bias = bias.data();
+  a.eps = kEps;
+  a.y = y;
+  return a;
+}
+
 BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
   const std::string& name = mixer_of_block(c, index);
   const auto& o = c.options;

@@ -19,6 +19,9 @@ namespace tost {
 struct NormWeight {
   static constexpr float kEps = 1e-5f;  // of every norm of a language model
 
+  // Of float32 rows x to rows y, both contiguous; the types and strides are the caller's to change.
+  kernels::NormRowsArgs args(const float* x, int64_t rows, void* y) const;
+
   Array weight, bias;  // [C] float32; bias may be undefined
 };
 

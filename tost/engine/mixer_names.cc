@@ -3,6 +3,8 @@
 #include <array>
 #include <string_view>
 
+#include "tost/base/error.h"
+
 namespace tost {
 namespace {
 
@@ -46,6 +48,12 @@ std::string causal_mixer_in_use(const std::string& name) {
 
 bool is_dropped_mixer(const std::string& name, bool causal) {
   return new_name(name, causal) != nullptr;
+}
+
+void check_heads(int64_t dim, int64_t heads) {
+  if (dim >= 1 && heads >= 1 && dim % heads == 0) return;
+  fail_usage(heads, " heads do not divide the width ", dim,
+             "; choose a number of heads that divides it.");
 }
 
 }  // namespace tost

@@ -14,6 +14,9 @@ std::string causal_mixer_in_use(const std::string& name);
 // Whether an earlier build had it and this one does not.
 bool is_dropped_mixer(const std::string& name, bool causal);
 
+// Throws a usage Error for heads that do not divide dim.
+void check_heads(int64_t dim, int64_t heads);
+
 // Name of the mixer of block `index`, counted from 0, of a configuration with the members mixer,
 // hybrid_mixer and hybrid_every.
 template <class Config>

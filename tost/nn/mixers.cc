@@ -182,12 +182,6 @@ void check_mixer_name(const std::string& name) {
   find_mixer(name);
 }
 
-void check_heads(int64_t dim, int64_t heads) {
-  if (dim >= 1 && heads >= 1 && dim % heads == 0) return;
-  fail_usage(heads, " heads do not divide the width ", dim,
-             "; choose a number of heads that divides it.");
-}
-
 void check_mixer(const std::string& name, const MixerConfig& config) {
   check_mixer_name(name);
   check_heads(config.dim, config.heads);

@@ -85,9 +85,6 @@ std::vector<std::string> split_mixer_names();
 // Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
 void check_mixer_name(const std::string& name);
 
-// Throws a usage Error for heads that do not divide dim.
-void check_heads(int64_t dim, int64_t heads);
-
 // The same, and for an unknown name, offering the nearest. Every mixer takes every number of heads
 // that divides dim.
 void check_mixer(const std::string& name, const MixerConfig& config);

@@ -185,16 +185,7 @@ void LanguagePrefill::over_tiles(int64_t block) {
 }
 
 void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow) {
-  kernels::NormRowsArgs a;
-  a.rows = tile.rows;
-  a.width = dim_;
-  a.x = x_.const_data_ptr<float>() + tile.first * dim_;
-  a.x_stride = dim_;
-  a.weight = norm.weight.data();
-  a.bias = norm.bias.data();
-  a.eps = NormWeight::kEps;
-  a.y = y;
-  a.y_stride = dim_;
+  kernels::NormRowsArgs a = norm.args(x_.const_data_ptr<float>() + tile.first * dim_, tile.rows, y);
   a.y_type = narrow ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
   kernels::norm_rows(a);
 }

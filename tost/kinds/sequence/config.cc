@@ -1,7 +1,5 @@
 #include "tost/kinds/sequence/config.h"
 
-#include <cmath>
-
 #include "tost/engine/config_json.h"
 #include "tost/nn/token_mixer.h"
 
@@ -80,10 +78,8 @@ void validate(const SequenceConfig& c) {
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
   check_mixer(c.mixer, mixer);
   check_mixer(c.hybrid_mixer, mixer);
-  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
-  if (!(c.dropout >= 0 && c.dropout < 1)) {
-    fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
-  }
+  check_field_finite("layer_scale", c.layer_scale);
+  check_field_share("dropout", c.dropout);
   check_size(c);
 }
 

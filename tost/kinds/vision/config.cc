@@ -1,7 +1,5 @@
 #include "tost/kinds/vision/config.h"
 
-#include <cmath>
-
 #include "tost/engine/config_json.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"
@@ -48,15 +46,9 @@ void check_transformer(const VisionConfig& c) {
     fail_usage("Width ", c.dim, " cannot be halved along the patch-", c.patch,
                " stem; it must be divisible by ", c.patch / 2);
   }
-  if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * static_cast<double>(c.dim) >= 1)) {
-    fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,
-               "; it must be above 0, at most 64, and leave at least one hidden unit.");
-  }
-  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
-  if (!(c.drop_path >= 0 && c.drop_path < 1)) {
-    fail_usage("Model setting 'drop_path' is ", c.drop_path,
-               "; it must be at least 0 and below 1.");
-  }
+  check_mlp_ratio(c.mlp_ratio, c.dim);
+  check_field_finite("layer_scale", c.layer_scale);
+  check_field_share("drop_path", c.drop_path);
   check_size(c);
 }
 
