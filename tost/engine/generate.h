@@ -79,6 +79,8 @@ class TextModel {
   virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
   // By their names in files, as floating-point numbers.
   virtual Arrays weights() const = 0;
+  // Its state where arrays can be read; elsewhere than on a GPU it is there.
+  virtual LanguageState on_cpu(LanguageState state) const { return state; }
 };
 
 // Everything needed to continue a text: the state, the tokens that the model has not read yet, and

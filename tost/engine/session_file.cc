@@ -188,7 +188,9 @@ TextSession SessionFormat::read(const ArraysFile& content, const std::string& wh
 }
 
 void save_session(const fs::path& file, const TextSession& session, TextModel& model) {
-  SessionFormat(model).save(file, session);
+  TextSession on_cpu = session;
+  on_cpu.state = model.on_cpu(session.state);
+  SessionFormat(model).save(file, on_cpu);
 }
 
 TextSession load_session(const fs::path& file, TextModel& model) {

@@ -140,6 +140,7 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
     BlockTrace* traced = trace != nullptr ? &trace->blocks[i] : nullptr;
     MixerState own;
     if (state != nullptr) own = take_tensors(state->blocks[i]);
+    for (auto& [name, tensor] : own) tensor = tensor.to(x.device());  // a session was on the CPU
     x = blocks_[i]->forward(x, traced,
                             {.state = state != nullptr ? &own : nullptr, .position = position});
     if (state != nullptr) state->blocks[i] = arrays_of(std::move(own));
@@ -213,6 +214,13 @@ Array LanguageModel::extend(const int64_t* ids, int64_t batch, int64_t tokens,
   const torch::NoGradGuard no_grad;
   const Tensor read = torch::from_blob(const_cast<int64_t*>(ids), {batch, tokens}, torch::kLong);
   return array_of(extend(read, state).to(torch::kCPU, torch::kFloat).contiguous());
+}
+
+LanguageState LanguageModel::on_cpu(LanguageState state) const {
+  for (Arrays& block : state.blocks) {
+    for (auto& [name, array] : block) array = array_of(tensor_of(array).cpu());
+  }
+  return state;
 }
 
 Arrays LanguageModel::weights() const {

@@ -82,6 +82,7 @@ class LanguageModel : public torch::nn::Module, public TextModel {
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
   Arrays weights() const override;
+  LanguageState on_cpu(LanguageState state) const override;
 
   // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
   // gradients and traces; null: the modules again. Weights must not change meanwhile.
