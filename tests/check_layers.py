@@ -12,7 +12,6 @@ import sys
 # The rooms downstairs, and what each may include in addition to itself.
 DOWNSTAIRS = {
     "base": set(),
-    "testing": {"ops", "base"},
     "kernels": {"base"},
     "ops": {"engine", "io", "kernels", "base"},
     "comm": {"ops", "base"},
@@ -30,7 +29,7 @@ EXCEPT = {"nn": {"io", "data"}, "store": {"kernels"}, "train": {"kernels"}}
 def may_include(room):
     if room in DOWNSTAIRS:
         return {room, *DOWNSTAIRS[room]}
-    below = {*DOWNSTAIRS, *UPSTAIRS[:UPSTAIRS.index(room)]} - {"testing"} - EXCEPT.get(room, set())
+    below = {*DOWNSTAIRS, *UPSTAIRS[:UPSTAIRS.index(room)]} - EXCEPT.get(room, set())
     return {room, *(below - set(KINDS) if room in KINDS else below)}
 
 
@@ -40,8 +39,8 @@ def room_of(path):
     return "/".join(parts[:2]) if parts[0] == "kinds" and len(parts) > 2 else parts[0]
 
 
-# Tests may also look at parity files and the like.
-TESTS_MAY_ALSO = {"testing", "io", "base"}
+# Tests may also read parity files and the like.
+TESTS_MAY_ALSO = {"io", "base"}
 NO_TORCH = {"base", "kernels", "io", "engine"}
 C10D = re.compile(r"torch/csrc/distributed/|gloo/")
 MAY_C10D = {"comm/backends.cc", "comm/backends.h", "comm/group.cc"}
@@ -56,7 +55,7 @@ INSTEAD = [
      r"tost/base/.*|tost/kernels/block_cache\.cc|tost/io/token_file\.cc"),
     (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/(?:io/parse_json\.h|engine/arrays_file\.cc)"),
 ]
-IS_TEST = re.compile(r".*(?:_test|_test_util|_cases|_fuzz|_samples)\.\w+|.*/testing/.*|.*_test\.h")
+IS_TEST = re.compile(r".*(?:_test|_test_util|_cases|_fuzz|_samples)\.\w+|.*_test\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
@@ -82,6 +81,8 @@ def offences(source_dir):
                 continue
             if target.startswith("tost/") and room_of(target.removeprefix("tost/")) not in allowed:
                 yield f"{path}:{number}: room '{layer}' must not include '{target}'"
+            if target.startswith("tests/") and not IS_TEST.fullmatch(path.name):
+                yield f"{path}:{number}: only tests may include '{target}'"
             if C10D.match(target) and path.relative_to(root).as_posix() not in MAY_C10D:
                 yield f"{path}:{number}: '{target}' is included by {', '.join(sorted(MAY_C10D))} alone; use Group (tost/comm/group.h)"
             if layer in NO_TORCH and re.match(r"(torch|ATen|c10)/", target):

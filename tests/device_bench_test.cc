@@ -1,11 +1,11 @@
 // What bench measures of whole models, on a GPU, real or stood in for.
 #include <gtest/gtest.h>
 
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/bench/product_floor.h"
 #include "tost/ops/device.h"
 #include "tost/study/model_bench_test_util.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {

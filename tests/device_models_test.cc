@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/device_test_util.h"
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/sequence/classifier.h"
@@ -16,7 +17,6 @@
 #include "tost/ops/arrays.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace device_models_test {

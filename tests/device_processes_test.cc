@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "tests/device_test_util.h"
+#include "tests/testing/errors.h"
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
@@ -13,8 +15,6 @@
 #include "tost/comm/stand_in_nccl_test_util.h"
 #include "tost/kinds/train_run.h"
 #include "tost/ops/device.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace device_processes_test {

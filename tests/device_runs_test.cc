@@ -2,23 +2,23 @@
 #include <gtest/gtest.h>
 
 #include "tests/device_test_util.h"
+#include "tests/testing/errors.h"
+#include "tests/testing/stand_in_gpu.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/data/shapes.h"
 #include "tost/engine/generate.h"
+#include "tost/engine/session_file.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/scores.h"
-#include "tost/engine/session_file.h"
 #include "tost/kinds/train_run.h"
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/nn/module_device.h"
 #include "tost/ops/device.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/stand_in_gpu.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/run_test_util.h"
 
 namespace tost {

@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include "fuzz/targets.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/engine/manifest.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/loop_state.h"
 
 namespace tost::fuzz {

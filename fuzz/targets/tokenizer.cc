@@ -3,11 +3,11 @@
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/io/base64.h"
 #include "tost/io/bpe.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost::fuzz {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/testing/errors.h"
 #include "tost/comm/backends.h"
 #include "tost/comm/processes_test_util.h"
 #include "tost/comm/sums.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "tests/testing/errors.h"
 #include "tost/comm/group.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

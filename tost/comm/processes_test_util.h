@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/comm/group.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost::testing {
 

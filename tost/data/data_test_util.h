@@ -8,9 +8,9 @@
 #include <fstream>
 #include <set>
 
+#include "tests/testing/errors.h"
 #include "tost/base/error.h"
 #include "tost/data/dataset.h"
-#include "tost/testing/errors.h"
 
 namespace tost::testing {
 

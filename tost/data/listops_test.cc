@@ -6,9 +6,9 @@
 #include <functional>
 #include <map>
 
+#include "tests/testing/shared.h"
 #include "tost/data/data_test_util.h"
 #include "tost/data/sequence_text.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

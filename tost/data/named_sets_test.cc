@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/text_layout.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -1,9 +1,9 @@
 // Opening labelled sequences: what is recognised, how splits are made, what is refused.
 #include "tost/data/sequence_dataset.h"
 
+#include "tests/testing/shared.h"
 #include "tost/data/data_test_util.h"
 #include "tost/data/views.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

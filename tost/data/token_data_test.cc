@@ -7,14 +7,14 @@
 #include <map>
 #include <set>
 
+#include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/data/export.h"
 #include "tost/data/text_layout.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <set>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

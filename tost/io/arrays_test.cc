@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/shared.h"
 #include "tost/base/error.h"
 #include "tost/io/cifar.h"
 #include "tost/io/idx.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/base/utf8.h"
 #include "tost/io/base64.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace bpe_test {

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/testing/shared.h"
 #include "tost/base/error.h"
 #include "tost/base/random.h"
 #include "tost/io/image_test_util.h"
 #include "tost/io/jpeg_test_util.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

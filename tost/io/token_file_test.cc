@@ -5,8 +5,8 @@
 
 #include <fstream>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/io/token_test_util.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace token_file_test {

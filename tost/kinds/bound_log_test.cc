@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
@@ -10,7 +11,6 @@
 #include "tost/kinds/train_run.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace bound_log_test {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/io/torch_test_util.h"
@@ -8,8 +10,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

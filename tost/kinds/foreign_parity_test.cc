@@ -1,11 +1,11 @@
 // Checkpoints in the official scripts' layout give what their authors recorded.
 #include <gtest/gtest.h>
 
+#include "tests/testing/shared.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/quantized_file.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

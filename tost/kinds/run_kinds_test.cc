@@ -4,9 +4,9 @@
 #include <fstream>
 #include <set>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/kinds/kinds.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace run_kind_test {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/metadata.h"
 #include "tost/kinds/language/file.h"
@@ -10,8 +12,6 @@
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace sequence_file_test {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/testing/stand_in_gpu.h"
+#include "tests/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {

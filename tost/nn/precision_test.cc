@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/testing/errors.h"
 #include "tost/base/error.h"
 #include "tost/nn/layers.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

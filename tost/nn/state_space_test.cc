@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/nn/mixer_ssm.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace state_space_test {

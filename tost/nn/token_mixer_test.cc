@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace token_mixer_test {

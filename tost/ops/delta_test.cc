@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/testing/errors.h"
+#include "tests/testing/errors.h"
 #include "tost/torch.h"
 
 namespace tost {

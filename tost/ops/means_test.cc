@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/errors.h"
 #include "tost/kernels/isa.h"
-#include "tost/testing/errors.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string>
 
+#include "tests/testing/shared.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

@@ -5,12 +5,12 @@
 
 #include <cstring>
 
+#include "tests/testing/shared.h"
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

@@ -1,11 +1,11 @@
 // Shapes, dtypes, errors, memory, higher derivatives.
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
 #include "tost/base/error.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
-#include "tost/testing/errors.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -4,11 +4,11 @@
 
 #include <future>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/random.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 #include "tost/serve/app.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <sstream>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/serve/api_error.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -6,12 +6,12 @@
 #include <csignal>
 #include <functional>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace checkpoint_store_test {

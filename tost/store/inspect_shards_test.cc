@@ -2,11 +2,11 @@
 
 #include <fstream>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/io/safetensors_test_util.h"
 #include "tost/store/inspect.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace shards_inspect_test {

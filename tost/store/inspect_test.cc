@@ -8,13 +8,13 @@
 #include <cmath>
 #include <fstream>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/path.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_model.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace inspect_test {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/store/weights_file.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

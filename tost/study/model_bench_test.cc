@@ -4,14 +4,14 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/bench/bench_model.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/ops/safetensors.h"
 #include "tost/study/model_bench_test_util.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

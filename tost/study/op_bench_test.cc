@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
 #include "tost/base/error.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -4,7 +4,7 @@
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
 
-#include "tost/testing/errors.h"
+#include "tests/testing/errors.h"
 
 namespace tost {
 namespace {

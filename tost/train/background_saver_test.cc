@@ -5,10 +5,10 @@
 
 #include <cerrno>
 
+#include "tests/testing/crash_disk.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/run_layout.h"
-#include "tost/testing/crash_disk.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

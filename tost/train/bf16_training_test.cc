@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/random.h"
 #include "tost/nn/layers.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <future>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/data_watch.h"
 #include "tost/train/loop_state.h"
 #include "tost/train/run_log.h"

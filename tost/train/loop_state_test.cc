@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/testing/errors.h"
+#include "tests/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/run_log.h"
 
 namespace tost {

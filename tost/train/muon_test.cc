@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
 #include "tost/nn/block.h"
 #include "tost/nn/causal_mixer.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace muon_test {

@@ -5,13 +5,13 @@
 #include <array>
 #include <set>
 
+#include "tests/testing/crash_disk.h"
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
 #include "tost/store/checkpoint_store.h"
-#include "tost/testing/crash_disk.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
 #include "tost/store/checkpoint_store.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost::testing {
 

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <optional>
 
+#include "tests/testing/crash_disk.h"
+#include "tests/testing/errors.h"
 #include "tost/base/file.h"
 #include "tost/comm/processes_test_util.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/testing/crash_disk.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -7,8 +7,8 @@
 #include <future>
 #include <tuple>
 
+#include "tests/testing/errors.h"
 #include "tost/base/path.h"
-#include "tost/testing/errors.h"
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {

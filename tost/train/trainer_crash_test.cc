@@ -7,10 +7,10 @@
 #include <fstream>
 #include <set>
 
+#include "tests/testing/crash_disk.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/run_layout.h"
-#include "tost/testing/crash_disk.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/toy_task_test_util.h"
 #include "tost/train/trainer.h"
 

@@ -3,9 +3,9 @@
 #include <future>
 #include <set>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/data/token_task_test_util.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/data/token_task_test_util.h"
 #include "tost/engine/run_layout.h"
 #include "tost/kinds/kinds.h"
@@ -9,8 +11,6 @@
 #include "tost/kinds/language/train_config.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace answer_run_test {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/data/token_data.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/file.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost::testing {
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
+#include "tests/testing/shared.h"
 #include "tost/kinds/language/eval_test_util.h"
 #include "tost/nn/causal_means.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <fstream>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/metadata.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace language_file_test {

@@ -7,13 +7,13 @@
 #include <limits>
 #include <set>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/session_file.h"
 #include "tost/engine/text_writer.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/nn/causal_tssa.h"
@@ -13,7 +14,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 #include "tost/ops/plain.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <string>
 
+#include "tests/testing/shared.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace language_parity_test {

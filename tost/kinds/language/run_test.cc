@@ -3,14 +3,14 @@
 #include <cmath>
 #include <functional>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/engine/run_layout.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/run_test_util.h"
 
 namespace tost {

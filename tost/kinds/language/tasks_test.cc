@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "tests/testing/shared.h"
 #include "tost/kinds/language/eval_test_util.h"
 #include "tost/kinds/language/text_tasks.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace {

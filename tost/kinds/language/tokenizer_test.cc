@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
 #include "tost/kinds/language/eval_test_util.h"
 #include "tost/kinds/language/file.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace sequence_predict_test {

@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/engine/run_layout.h"
@@ -10,8 +12,6 @@
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace sequence_run_test {

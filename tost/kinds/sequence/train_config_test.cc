@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
 #include "tost/base/error.h"
 #include "tost/kinds/sequence/task.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace sequence_train_config_test {

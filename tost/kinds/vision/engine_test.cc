@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/shared.h"
 #include "tost/base/error.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace vision_engine_test {

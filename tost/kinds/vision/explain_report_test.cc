@@ -6,14 +6,14 @@
 #include <atomic>
 #include <cmath>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/data/shapes.h"
 #include "tost/explain/report_folder.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

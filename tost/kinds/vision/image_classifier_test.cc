@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/presets.h"
@@ -13,7 +14,6 @@
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/engine/manifest.h"
@@ -13,8 +15,6 @@
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "tests/testing/shared.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/shared.h"
 
 namespace tost {
 namespace vision_parity_test {

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <map>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
@@ -11,9 +14,6 @@
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 #include "tost/train/run_test_util.h"
 
 namespace tost {

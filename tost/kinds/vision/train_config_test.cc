@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace vision_train_config_test {

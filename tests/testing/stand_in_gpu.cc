@@ -1,4 +1,4 @@
-#include "tost/testing/stand_in_gpu.h"
+#include "tests/testing/stand_in_gpu.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
