@@ -96,8 +96,8 @@ struct Left {
 
 // c [rows, n] = a b + keep before, with a [rows, depth], b [depth, n]; before is c unless given.
 // Rows and n are whole blocks.
-HWY_INLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, const float* b,
-                        float* c, float keep = 0, const float* before = nullptr) {
+HWY_NOINLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, const float* b,
+                          float* c, float keep = 0, const float* before = nullptr) {
   constexpr int64_t kRows = 6;  // at two vectors, 12 of 16 registers are sums
   if (before == nullptr) before = c;
   const Wide d;
@@ -135,7 +135,8 @@ HWY_INLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, c
 }
 
 // to [n, m] = from [m, n]ᵀ, both whole blocks. A compiler makes vectors of columns of 16.
-HWY_INLINE void turn(int64_t m, int64_t n, const float* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+HWY_NOINLINE void turn(int64_t m, int64_t n, const float* HWY_RESTRICT from,
+                       float* HWY_RESTRICT to) {
   for (int64_t i = 0; i < m; i += 4) {
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t r = 0; r < 4; ++r) to[j * m + i + r] = from[(i + r) * n + j];
@@ -144,13 +145,13 @@ HWY_INLINE void turn(int64_t m, int64_t n, const float* HWY_RESTRICT from, float
 }
 
 // to [tokens, n], which may be from: row i is by[i] times that of from.
-HWY_INLINE void scale_rows(int64_t n, const float* by, const float* from, float* to) {
+HWY_NOINLINE void scale_rows(int64_t n, const float* by, const float* from, float* to) {
   for (int64_t i = 0; i < kBlock; ++i) {
     for (int64_t j = 0; j < n; ++j) to[i * n + j] = by[i] * from[i * n + j];
   }
 }
 
-HWY_INLINE float dot(int64_t n, const float* a, const float* b) {
+HWY_NOINLINE float dot(int64_t n, const float* a, const float* b) {
   const Wide d;
   auto sum = hn::Zero(d);
   for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) {
@@ -251,8 +252,8 @@ class DeltaHead {
   }
 
   // Rows of n numbers, `wide` in the workspace.
-  HWY_INLINE void load_rows(const ConstHeads& x, int64_t first, int64_t count, int64_t n,
-                            int64_t wide, float scale, float* to) const {
+  HWY_NOINLINE void load_rows(const ConstHeads& x, int64_t first, int64_t count, int64_t n,
+                              int64_t wide, float scale, float* to) const {
     const Wide d;
     std::fill_n(to + (n < wide ? 0 : count * wide), (n < wide ? kBlock : kBlock - count) * wide, 0);
     for (int64_t t = 0; t < count; ++t) {
@@ -263,8 +264,8 @@ class DeltaHead {
       });
     }
   }
-  HWY_INLINE void store_rows(const float* from, int64_t count, int64_t n, int64_t wide, float scale,
-                             const Heads& x, int64_t first) const {
+  HWY_NOINLINE void store_rows(const float* from, int64_t count, int64_t n, int64_t wide,
+                               float scale, const Heads& x, int64_t first) const {
     const Wide d;
     for (int64_t t = 0; t < count; ++t) {
       T* p = row<T>(x, first + t);
@@ -291,7 +292,8 @@ class DeltaHead {
   // All of `count` tokens, o only with kOut, from the state before them. The tokens after them, up
   // to a whole block, change nothing.
   template <bool kOut>
-  HWY_INLINE void open(int64_t first, int64_t count, const float* state, const DeltaRows& b) const {
+  HWY_NOINLINE void open(int64_t first, int64_t count, const float* state,
+                         const DeltaRows& b) const {
     load_rows(a.q, first, count, a.keys, keys, a.scale, b.q);
     load_rows(a.k, first, count, a.keys, keys, 1.0f, b.k);
     load_rows(a.v, first, count, a.values, values, 1.0f, b.v);
@@ -321,7 +323,7 @@ class DeltaHead {
   // For tokens i in order, or from the last one: e_i -= sum_j overlap(i, j) u_j over those before,
   // u_i = beta_i e_i, and with kOut o_i += sum_j seen(i, j) u_j, that of i included.
   template <bool kOut>
-  HWY_INLINE void solve(const DeltaRows& b, bool from_last, float* e, float* u) const {
+  HWY_NOINLINE void solve(const DeltaRows& b, bool from_last, float* e, float* u) const {
     const Wide d;
     const int64_t size = static_cast<int64_t>(hn::Lanes(d));
     const int64_t first = from_last ? kBlock - 1 : 0, next = from_last ? -1 : 1;
