@@ -10,6 +10,10 @@ cmake -S "$source/examples/find_package" -B "$work/example" -G Ninja -DCMAKE_BUI
       -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work.log"
 cmake --build "$work/example"
 "$work/example/example"
+prefix=$work/prefix
+cc -std=c99 -Wall -Wextra -Werror "$source/examples/c/write.c" -I"$prefix/include" -L"$prefix/lib" -Wl,-rpath,"$prefix/lib" -ltost \
+   -o "$work/write"
+"$work/write" "$prefix/share/tost/models/words.safetensors" "The king" 40 | tail -1 | grep -q '^4[0-9] tokens read, \([0-9]*\) bytes of state, \1 before'
 "$work/prefix/bin/tost" --version
 "$work/prefix/bin/tost" models | grep -q '^words '
 headers=$(grep -oE '^\| `tost/[^`]+\.h`' "$source/docs/cpp.md" | tr -d '|` ')
