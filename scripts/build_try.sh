@@ -8,12 +8,12 @@ out=build/web/try objects=build/web/objects
 mkdir -p $out $objects/include
 for library in hwy nlohmann; do ln -sfn /usr/include/$library $objects/include/$library; done
 
-engine=(array arrays_file config_json generate group_means language_config language_file language_state language_step
+engine=(array arrays_file config_json delta_mix generate group_means language_config language_file language_state language_step
         language_weights metadata mixer_names precision quantized_weight sampling text_writer threads tost weight_source)
 io=(mapped_file parse_json safe_text safetensors_header safetensors_index tokenizer tokenizer_chars
     tokenizer_words torch_dtype)
 base=(file file_calls path random text utf8)
-kernels=(block_cache isa means row_ops schedule tssa_causal products/few_rows)
+kernels=(block_cache delta isa means row_ops schedule tssa_causal products/few_rows)
 sources=("${engine[@]/#/tost/engine/}" "${io[@]/#/tost/io/}" "${base[@]/#/tost/base/}" "${kernels[@]/#/tost/kernels/}" web/try/entry)
 flags=(-O3 -DNDEBUG -std=c++20 -fno-math-errno -msimd128 -fexceptions -include web/try/shim.h -I$objects/include -I. -Wno-unknown-pragmas)
 

@@ -40,34 +40,44 @@ void memberships(const MeansWeights& weights, float* row) {
   for (int64_t k = 0; k < heads; ++k) row[k] *= float(heads) / sum;
 }
 
-// Token t of a sample after the convolution; `u` and `past` are the sample's.
-void convolve(const MeansWeights& weights, const float* u, int64_t stride, const float* past,
-              int64_t t, float* out) {
-  const int64_t taps = weights.taps(), dim = weights.dim;
-  const auto* filter = weights.filter.data();
+}  // namespace
+
+void convolve_channels(const Array& filter, const float* x, int64_t stride, const float* past,
+                       int64_t t, Channels channels, float* out) {
+  const int64_t taps = filter.size(0), width = filter.size(1);
   for (int64_t i = taps - 1; i >= 0; --i) {
     const int64_t from = t - (taps - 1) + i;
-    const float* x = from >= 0 ? u + from * stride : past + (from + taps - 1) * dim;
-    const float* f = filter + i * dim;
-    if (i == taps - 1) {
-      for (int64_t c = 0; c < dim; ++c) out[c] = x[c] * f[c];
-    } else {
-      for (int64_t c = 0; c < dim; ++c) out[c] += x[c] * f[c];
+    const float* token = from >= 0 ? x + from * stride : past + (from + taps - 1) * width;
+    const float *u = token + channels.first, *f = filter.data() + i * width + channels.first;
+    if (i == taps - 1) std::fill_n(out, channels.count, 0.0f);
+    for (int64_t c = 0; c < channels.count; ++c) out[c] += u[c] * f[c];
+  }
+}
+
+void store_channels(const Array& filter, const float* x, int64_t stride, int64_t tokens,
+                    Channels channels, float* past) {
+  const int64_t earlier = filter.size(0) - 1, width = filter.size(1);
+  for (int64_t i = 0; i < earlier; ++i) {
+    const int64_t from = tokens - earlier + i;
+    const float* token = from >= 0 ? x + from * stride : past + (from + earlier) * width;
+    std::copy_n(token + channels.first, channels.count, past + i * width + channels.first);
+  }
+}
+
+void convolve_texts(const Array& filter, int64_t batch, int64_t tokens, const float* x, float* past,
+                    float* out) {
+  const int64_t earlier = filter.size(0) - 1, width = filter.size(1);
+  for (int64_t i = 0; i < batch; ++i, past += earlier * width, x += tokens * width) {
+    for (int64_t t = 0; t < tokens; ++t, out += width) {
+      convolve_channels(filter, x, width, past, t, {0, width}, out);
     }
+    store_channels(filter, x, width, tokens, {0, width}, past);
   }
 }
 
-// The last tokens of a sample, for the call after.
-void keep_past(const MeansWeights& weights, const float* u, int64_t stride, int64_t tokens,
-               float* past) {
-  const int64_t kept = weights.taps() - 1, dim = weights.dim;
-  for (int64_t i = 0; i < kept; ++i) {
-    const int64_t from = tokens - kept + i;
-    std::copy_n(from >= 0 ? u + from * stride : past + (from + kept) * dim, dim, past + i * dim);
-  }
+void multiply_by_silu(const float* gate, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] *= gate[i] / (1 + std::exp(-gate[i]));
 }
-
-}  // namespace
 
 Array forgetting_rates(const Array& decay, int64_t heads) {
   Array rates = Array::empty({heads}, TorchDtype::kFloat64);
@@ -103,8 +113,8 @@ void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace
       memberships(weights, mix.pi + r * weights.heads);
       if (!weights.filter.defined()) continue;
       const int64_t sample = r / mix.tokens, t = r % mix.tokens;
-      convolve(weights, mix.parts + (r - t) * stride, stride, mix.past + sample * kept * dim, t,
-               mix.base + r * dim);
+      convolve_channels(weights.filter, mix.parts + (r - t) * stride, stride,
+                        mix.past + sample * kept * dim, t, {0, dim}, mix.base + r * dim);
     }
   };
   const int64_t tasks = (rows + kMixRows - 1) / kMixRows;
@@ -112,8 +122,8 @@ void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace
     prepare(first * kMixRows, std::min(rows, last * kMixRows));
   });
   for (int64_t i = 0; i < mix.batch && mix.past != nullptr; ++i) {
-    keep_past(weights, mix.parts + i * mix.tokens * stride, stride, mix.tokens,
-              mix.past + i * kept * dim);
+    store_channels(weights.filter, mix.parts + i * mix.tokens * stride, stride, mix.tokens,
+                   {0, dim}, mix.past + i * kept * dim);
   }
   kernels::means_forward(means_args(weights, mix), workspace, parallel);
 }

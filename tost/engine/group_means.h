@@ -22,6 +22,25 @@ struct MeansWeights {
   Array decay;              // [H] float64
 };
 
+// Columns of a row.
+struct Channels {
+  int64_t first, count;
+};
+// Token t of a text after a causal convolution of some channels with filter [taps, row of past], as
+// CausalConv. x: [T, ...] with rows `stride` apart; past: the taps - 1 tokens before; out: [count].
+void convolve_channels(const Array& filter, const float* x, int64_t stride, const float* past,
+                       int64_t t, Channels channels, float* out);
+// Stores these channels of the last tokens in `past`, for the call after.
+void store_channels(const Array& filter, const float* x, int64_t stride, int64_t tokens,
+                    Channels channels, float* past);
+
+// All channels of whole texts x [B, T, C], after `past` [B, taps - 1, C], which is replaced.
+void convolve_texts(const Array& filter, int64_t batch, int64_t tokens, const float* x, float* past,
+                    float* out);
+
+// y[i] *= SiLU(gate[i]).
+void multiply_by_silu(const float* gate, int64_t count, float* y);
+
 // Rates of forgetting, sigmoid(decay) [H] in float64; ones without a decay.
 Array forgetting_rates(const Array& decay, int64_t heads);
 

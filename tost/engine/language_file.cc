@@ -62,11 +62,7 @@ bool runs_in_engine(const std::filesystem::path& file) {
   const std::string where = cat("'", file.string(), "'");
   if (!describes_itself(metadata) || stored_kind(metadata, where) != kLanguageKind) return false;
   const auto config = language_config_from_json(metadata_json(metadata, kConfigKey, where));
-  for (int64_t i = 0; i < config.depth; ++i) {
-    const BlockMixer kind = mixer_kind(config, i);
-    if (kind != BlockMixer::kTssa && kind != BlockMixer::kMeans) return false;
-  }
-  return !config.auto_encoder;
+  return !config.auto_encoder && runs_without_modules(config);
 }
 
 OpenedLanguage open_engine_language(const std::filesystem::path& file,

@@ -31,23 +31,15 @@ LanguageStep::LanguageStep(const LanguageWeights& weights)
 }
 
 void LanguageStep::add_stages() {
+  constexpr Work kMixing[] = {Work::kTssa, Work::kMeans, Work::kDelta, Work::kAttention,
+                              Work::kModule};  // by BlockMixer
   for (size_t i = 0; i < weights_.blocks.size(); ++i) {
     const auto block = int64_t(i);
-    switch (weights_.blocks[i].kind) {
-      case BlockMixer::kTssa:
-        stages_.insert(stages_.end(),
-                       {{Work::kIn, block}, {Work::kTssa, block}, {Work::kOut, block}});
-        break;
-      case BlockMixer::kMeans:
-        stages_.insert(stages_.end(),
-                       {{Work::kIn, block}, {Work::kMeans, block}, {Work::kOut, block}});
-        break;
-      case BlockMixer::kSoftmax:
-        stages_.insert(stages_.end(),
-                       {{Work::kIn, block}, {Work::kAttention, block}, {Work::kOut, block}});
-        break;
-      case BlockMixer::kModule:
-        stages_.push_back({Work::kModule, block});
+    const Work mixing = kMixing[size_t(weights_.blocks[i].kind)];
+    if (mixing == Work::kModule) {
+      stages_.push_back({mixing, block});
+    } else {
+      stages_.insert(stages_.end(), {{Work::kIn, block}, {mixing, block}, {Work::kOut, block}});
     }
     stages_.insert(stages_.end(), {{Work::kFc, block}, {Work::kProj, block}});
   }
@@ -59,12 +51,20 @@ void LanguageStep::reserve(int threads) {
     room_ = std::max(kMostFewRows, batch_ * tokens_);
     const auto rows = [this](int64_t width) { return Array::empty({room_, width}); };
     x_ = rows(dim_);
-    w_ = rows(3 * dim_);
+    int64_t most = 3 * dim_, steps = 0;
+    for (const auto& b : weights_.blocks) {
+      most = std::max(most, b.in.outputs());
+      if (b.kind == BlockMixer::kDelta) steps = b.delta.steps;
+    }
+    w_ = rows(most);
     y_ = rows(dim_);
     sums_ = rows(weights_.mlp_hidden);
     hidden_ = rows(weights_.mlp_hidden);
     pi_ = rows(weights_.config.heads);
     base_ = rows(dim_);
+    beta_ = rows(steps * weights_.config.heads);
+    forget_ = rows(weights_.config.heads);
+    gate_ = rows(dim_);
   }
   scratch_bytes_ = aligned(room_ * dim_ * 4) +
                    aligned(room_ * kernels::prepared_stride(weights_.type, widest_)) + 64;
@@ -90,14 +90,20 @@ void LanguageStep::prepare_states() {
   const int64_t size = 2 * dim_ + weights_.config.heads;
   const int64_t batch = batch_ / int64_t(states_.size());
   statistics_.assign(weights_.blocks.size() * states_.size(), nullptr);
+  past_.assign(statistics_.size(), nullptr);
   means_.assign(statistics_.size(), {});
+  deltas_.assign(statistics_.size(), {});
   for (size_t i = 0; i < statistics_.size(); ++i) {
     const auto& block = weights_.blocks[i / states_.size()];
     Arrays& own = states_[i % states_.size()]->blocks[i / states_.size()];
     if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch, own);
+    if (block.kind == BlockMixer::kDelta) deltas_[i].emplace(block.delta, batch, own);
     if (block.kind != BlockMixer::kTssa) continue;
     statistics_[i] =
         owned_state(own, "statistics", {batch, size}, TorchDtype::kFloat64).mutable_data<double>();
+    if (!block.filter.defined()) continue;
+    const Array::Shape earlier{batch, block.filter.size(0) - 1, dim_};
+    past_[i] = owned_state(own, "conv", earlier, TorchDtype::kFloat32).mutable_data();
   }
 }
 
@@ -158,15 +164,19 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
     case Work::kIn:
       norm_rows(block.norm1, numbers(x_), dim_, rows, own);
       multiply(block.in, own, rows, numbers(w_), nullptr, thread, threads);
-      if (block.router.defined()) {
-        multiply(block.router, own, rows, numbers(pi_), nullptr, thread, threads);
-      }
+      multiply(block.router, own, rows, numbers(block.kind == BlockMixer::kDelta ? beta_ : pi_),
+               nullptr, thread, threads);
+      multiply(block.forget, own, rows, numbers(forget_), nullptr, thread, threads);
+      multiply(block.gate, own, rows, numbers(gate_), nullptr, thread, threads);
       break;
     case Work::kTssa:
       tssa(stage, thread, threads);
       break;
     case Work::kMeans:
       means(stage, thread, threads);
+      break;
+    case Work::kDelta:
+      delta(stage, thread, threads);
       break;
     case Work::kOut:
       multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
@@ -197,6 +207,7 @@ void LanguageStep::norm_rows(const NormWeight& norm, const float* x, int64_t str
 
 LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float* x, int64_t rows,
                                            float* y, const Array* gamma, int thread, int threads) {
+  if (!weight.defined()) return {0, 0};
   const int64_t outputs = weight.outputs(), units = (outputs + kOutputUnit - 1) / kOutputUnit;
   const Range range{std::min(outputs, units * thread / threads * kOutputUnit),
                     std::min(outputs, units * (thread + 1) / threads * kOutputUnit)};
@@ -270,9 +281,12 @@ kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) {
 void LanguageStep::prepare_workspace(int threads) {
   int64_t each = kernels::causal_forward_workspace(tssa_args(0), 1);
   for (const auto& block : weights_.blocks) {
-    if (block.kind != BlockMixer::kMeans) continue;
     const int64_t batch = batch_ / int64_t(states_.size());
-    each = std::max(each, mix_means_workspace(block.means, batch, tokens_));
+    if (block.kind == BlockMixer::kMeans) {
+      each = std::max(each, mix_means_workspace(block.means, batch, tokens_));
+    } else if (block.kind == BlockMixer::kDelta) {
+      each = std::max(each, mix_delta_workspace(block.delta, tokens_));
+    }
   }
   workspace_bytes_ = aligned(each) + 64;
   const int64_t bytes = threads * workspace_bytes_;
@@ -292,6 +306,12 @@ void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
     auto a = tssa_args(text);
+    const int64_t size = a.shape.batch * tokens_ * dim_, first = int64_t(text) * size;
+    if (block.filter.defined()) {
+      convolve_texts(block.filter, a.shape.batch, tokens_, w_.data() + first,
+                     past_[size_t(stage.block) * states_.size() + text], numbers(base_) + first);
+      a.w.data = numbers(base_) + first;
+    }
     a.temp = block.temp.data();
     a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
     a.state = a.next_state = statistics_[size_t(stage.block) * states_.size() + text];
@@ -303,9 +323,9 @@ void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
       const float* last = a.pi + (a.shape.batch - 1) * heads * tokens_ + tokens_ - 1;
       note_memberships(stage.block, last, tokens_, 1);
     }
-    if (block.scale == 1) continue;
-    auto* y = static_cast<float*>(a.y.data);
-    for (int64_t i = 0; i < a.shape.batch * tokens_ * dim_; ++i) y[i] *= float(block.scale);
+    float* y = numbers(y_) + first;
+    for (int64_t i = 0; block.scale != 1 && i < size; ++i) y[i] *= float(block.scale);
+    if (block.gate.defined()) multiply_by_silu(gate_.data() + first, size, y);
   }
 }
 
@@ -329,6 +349,29 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
               workspace_.mutable_data<char>() + thread * workspace_bytes_, serial_for);
     const float* last = pi_.data() + (first + batch * tokens_ - 1) * weights.heads;
     if (text + 1 == states_.size()) note_memberships(stage.block, last, 1, weights.heads);
+  }
+}
+
+// This thread's share of the heads of all texts.
+void LanguageStep::delta(const Stage& stage, int thread, int threads) {
+  const auto& block = weights_.blocks[size_t(stage.block)];
+  const auto& weights = block.delta;
+  const int64_t heads = weights.heads, width = dim_ / heads,
+                batch = batch_ / int64_t(states_.size());
+  const int64_t parts = weights.parts() * dim_;
+  for (int64_t i = batch_ * heads * thread / threads; i < batch_ * heads * (thread + 1) / threads;
+       ++i) {
+    const int64_t sample = i / heads, first = sample * tokens_, of_text = sample % batch;
+    const auto& own = *deltas_[size_t(stage.block) * states_.size() + size_t(sample / batch)];
+    DeltaMix mix{.tokens = tokens_,
+                 .parts = w_.data() + first * parts,
+                 .beta = beta_.data() + first * weights.steps * heads,
+                 .y = numbers(y_) + first * dim_,
+                 .memory = own.memory + of_text * heads * width * width};
+    if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
+    if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
+    if (own.past != nullptr) mix.past = own.past + of_text * (weights.filter.size(0) - 1) * parts;
+    mix_delta(weights, mix, i % heads, workspace_.mutable_data<char>() + thread * workspace_bytes_);
   }
 }
 

@@ -38,7 +38,18 @@ class LanguageStep {
   void head(const float* rows, int64_t count, float* logits) const;
 
  private:
-  enum class Work : uint8_t { kIn, kTssa, kMeans, kOut, kFc, kProj, kHead, kAttention, kModule };
+  enum class Work : uint8_t {
+    kIn,
+    kTssa,
+    kMeans,
+    kDelta,
+    kOut,
+    kFc,
+    kProj,
+    kHead,
+    kAttention,
+    kModule
+  };
   struct Stage {
     Work work;
     int64_t block;
@@ -68,6 +79,7 @@ class LanguageStep {
   void note_memberships(int64_t block, const float* from, int64_t step, int64_t times);
   void tssa(const Stage& stage, int thread, int threads);
   void means(const Stage& stage, int thread, int threads);
+  void delta(const Stage& stage, int thread, int threads);
   void call_module(const Stage& stage, size_t text);
   Array rows_of(const Array& all, size_t text, int64_t width) const;
 
@@ -77,7 +89,8 @@ class LanguageStep {
   // room_ rows each: the residual stream, what a mixer reads and gives, the MLP between its
   // products.
   Array x_, w_, y_, sums_, hidden_;
-  Array pi_, base_;  // of group means: [rows, H], [rows, C]
+  Array pi_, base_, gate_;  // [rows, H], [rows, C] after a convolution, [rows, C]
+  Array beta_, forget_;     // of the delta rule: [rows, steps H], [rows, H]
   int64_t room_ = 0;
   Array scratch_;  // of every thread
   int64_t scratch_bytes_ = 0;
@@ -87,8 +100,11 @@ class LanguageStep {
   // Of the present call: states_ has one entry of batch_ rows, or batch_ entries of one row.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;
-  std::vector<double*> statistics_;  // of block and text, null where it has none
+  // Of block and text, null where it has none: statistics, and the tokens of a convolution.
+  std::vector<double*> statistics_;
+  std::vector<float*> past_;
   std::vector<std::optional<MeansState>> means_;
+  std::vector<std::optional<DeltaState>> deltas_;
   float* logits_ = nullptr;
 };
 

@@ -24,6 +24,8 @@ void add_tssa(LanguageBlockWeights& b, WeightSource& source, const std::string& 
               const LanguageConfig& c, WeightType type) {
   const int64_t positions = c.options.bias_positions < 0 ? c.block : c.options.bias_positions;
   b.in = source.map(mixer + "c_attn", c.dim, c.dim, c.bias, type);
+  if (c.options.gate) b.gate = source.map(mixer + "gate", c.dim, c.dim, c.bias, type);
+  if (c.options.conv > 0) b.filter = source.values(mixer + "conv.weight", {c.options.conv, c.dim});
   b.temp = source.values(mixer + "temp", {c.heads, 1});
   b.denom_bias = source.values(mixer + "denom_bias", {c.heads, positions, 1});
   b.scale = c.options.scale_pi ? double(c.heads) : 1.0;
@@ -48,6 +50,26 @@ void add_means(LanguageBlockWeights& b, WeightSource& source, const std::string&
   b.means.decay = forgetting_rates(decay, c.heads);
 }
 
+// As nn/causal_delta.h.
+void add_delta(LanguageBlockWeights& b, WeightSource& source, const std::string& mixer,
+               const LanguageConfig& c, WeightType type) {
+  const auto& o = c.options;
+  auto& d = b.delta;
+  d.heads = c.heads;
+  d.dim = c.dim;
+  d.steps = o.delta_steps;
+  d.beta_range = float(o.beta_range);
+  b.in = source.map(mixer + "c_attn", d.parts() * c.dim, c.dim, c.bias, type);
+  b.router = source.map(mixer + "beta", d.steps * c.heads, c.dim, /*bias=*/true, type);
+  if (o.gate) b.gate = source.map(mixer + "gate", c.dim, c.dim, c.bias, type);
+  if (o.decay == "learned") {
+    b.forget = source.map(mixer + "forget", c.heads, c.dim, /*bias=*/false, type);
+  }
+  if (o.decay != "none") d.decay = source.values(mixer + "decay", {c.heads});
+  if (o.conv > 0) d.filter = source.values(mixer + "conv.weight", {o.conv, d.parts() * c.dim});
+  d.norm = source.values(mixer + "norm", {c.dim / c.heads});
+}
+
 }  // namespace
 
 kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) const {
@@ -62,22 +84,46 @@ kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) co
   return a;
 }
 
-BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
-  const std::string& name = mixer_of_block(c, index);
+namespace {
+
+BlockMixer kind_of(const LanguageConfig& c, const std::string& name) {
   const auto& o = c.options;
   if (name == "means") return BlockMixer::kMeans;
-  if (name == "tssa" && o.decay == "none" && o.means == "none" && o.conv == 0 && !o.gate) {
-    return BlockMixer::kTssa;
-  }
+  if (name == "delta") return BlockMixer::kDelta;
+  if (name == "tssa" && o.decay == "none" && o.means == "none") return BlockMixer::kTssa;
   // In hybrids softmax has no gate.
   return name == "softmax" && (!o.gate || c.hybrid_every > 0) ? BlockMixer::kSoftmax
                                                               : BlockMixer::kModule;
+}
+
+}  // namespace
+
+BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
+  return kind_of(c, mixer_of_block(c, index));
+}
+
+bool runs_without_modules(const LanguageConfig& c) {
+  const auto& o = c.options;
+  bool tssa = false, delta = false;
+  for (const std::string& name : {c.mixer, c.hybrid_every > 0 ? c.hybrid_mixer : c.mixer}) {
+    const BlockMixer kind = kind_of(c, name);
+    if (kind == BlockMixer::kSoftmax || kind == BlockMixer::kModule) return false;
+    tssa = tssa || kind == BlockMixer::kTssa;
+    delta = delta || kind == BlockMixer::kDelta;
+  }
+  if (!tssa && (o.bias_positions != -1 || o.scale_pi)) return false;
+  if (!delta && (o.beta_range != 1 || o.delta_steps != 1)) return false;
+  return o.means == "none" && o.window == 0 && o.attention_dropout == -1;
 }
 
 LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSource& source,
                                  Precision precision, std::shared_ptr<ModuleMixers> with_modules)
     : config(model_config), type(facts_of(precision).maps), modules(std::move(with_modules)) {
   const auto& c = config;
+  if (modules == nullptr && !runs_without_modules(c)) {
+    fail_data("A mixer of this model (", c.mixer, c.hybrid_every > 0 ? ", " + c.hybrid_mixer : "",
+              ") or an addition to it needs the full program; build it by `make`.");
+  }
   mlp_hidden = hidden_width(c.dim, c.mlp_ratio);
   if (c.activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
   table = source.map("transformer.wte", c.vocab, c.dim, false, facts_of(precision).tables);
@@ -87,10 +133,6 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
   for (int64_t i = 0; i < c.depth; ++i) {
     const std::string block = cat("transformer.h.", i, "."), mixer = block + "attn.";
     LanguageBlockWeights b{.kind = mixer_kind(c, i)};
-    if (modules == nullptr && (b.kind == BlockMixer::kSoftmax || b.kind == BlockMixer::kModule)) {
-      fail_data("The mixer '", mixer_of_block(c, i), "' of block ", i,
-                " with the additions of this model needs the full program; build it by `make`.");
-    }
     b.norm1 = norm_of(source, block + "ln_1", c);
     b.norm2 = norm_of(source, block + "ln_2", c);
     b.gamma1 = source.values(block + "gamma1", {c.dim});
@@ -99,6 +141,7 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
     b.proj = source.map(block + "mlp.c_proj", c.dim, mlp_hidden, c.bias, type);
     if (b.kind == BlockMixer::kTssa) add_tssa(b, source, mixer, c, type);
     if (b.kind == BlockMixer::kMeans) add_means(b, source, mixer, c, type);
+    if (b.kind == BlockMixer::kDelta) add_delta(b, source, mixer, c, type);
     if (b.kind == BlockMixer::kSoftmax) {
       b.in = source.map(mixer + "c_attn", 3 * c.dim, c.dim, c.bias, type);
     }
@@ -118,7 +161,7 @@ void LanguageWeights::gather() {
     }
   };
   for (auto& b : blocks) {
-    for (auto* weight : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) add(*weight);
+    for (auto* weight : b.maps()) add(*weight);
   }
   add(table);
   int64_t bytes = 0;
@@ -145,9 +188,9 @@ int64_t LanguageWeights::step_bytes() const {
   int64_t bytes = table.bytes() + norm.weight.bytes();
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto& b = blocks[i];
-    for (const auto* w : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) bytes += w->bytes();
-    bytes += b.means.bytes() + b.norm1.weight.bytes() + b.norm2.weight.bytes() + b.gamma1.bytes() +
-             b.gamma2.bytes();
+    for (const auto* w : b.maps()) bytes += w->bytes();
+    bytes += b.means.bytes() + b.delta.bytes() + b.filter.bytes() + b.norm1.weight.bytes() +
+             b.norm2.weight.bytes() + b.gamma1.bytes() + b.gamma2.bytes();
     if (b.kind == BlockMixer::kModule) bytes += modules->bytes(int64_t(i));
   }
   return bytes;

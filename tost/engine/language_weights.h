@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/engine/delta_mix.h"
 #include "tost/engine/group_means.h"
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
@@ -29,6 +30,7 @@ struct NormWeight {
 enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
   kMeans,    // running group means, kernels/means.h
+  kDelta,    // the delta rule, kernels/delta.h
   kSoftmax,  // attention with a key-value cache, by ModuleMixers
   kModule,   // any other mixer as a whole, by ModuleMixers
 };
@@ -44,15 +46,25 @@ class ModuleMixers {
 };
 
 struct LanguageBlockWeights {
+  // Every linear map; some are undefined.
+  std::vector<StepWeight*> maps() { return {&in, &router, &gate, &forget, &out, &fc, &proj}; }
+  std::vector<const StepWeight*> maps() const {
+    return {&in, &router, &gate, &forget, &out, &fc, &proj};
+  }
+
   BlockMixer kind = BlockMixer::kModule;
   NormWeight norm1, norm2;
   StepWeight in, out;    // of the mixer; undefined for kModule
   StepWeight fc, proj;   // of the MLP
-  StepWeight router;     // kMeans
+  StepWeight router;     // kMeans; of kDelta the strengths of updates
+  StepWeight gate;       // kTssa and kDelta, where they have one
+  StepWeight forget;     // kDelta, where its decay is learned
   MeansWeights means;    // kMeans
+  DeltaWeights delta;    // kDelta
   Array gamma1, gamma2;  // [C] float32
   Array temp;            // [H, 1], kTssa
   Array denom_bias;      // [H, positions, 1], kTssa
+  Array filter;          // [taps, C], kTssa; undefined without a convolution
   double scale = 1;      // kTssa: of the operator's result
 };
 
@@ -82,6 +94,9 @@ struct LanguageWeights {
 
 // What mixes the tokens of block `index`.
 BlockMixer mixer_kind(const LanguageConfig& config, int64_t index);
+// Whether the engine needs no modules for it. Also false for additions that none of its mixers has,
+// because only the full program knows those of every mixer.
+bool runs_without_modules(const LanguageConfig& config);
 
 // Throws the data Error of ids [n] that the model would not read after `position` tokens.
 void check_ids(const LanguageConfig& config, const int64_t* ids, int64_t count);

@@ -86,6 +86,18 @@ TEST_F(Interface, ReadsAFileFromMemory) {
   tost_close(model);
 }
 
+TEST(InterfaceErrors, AnAdditionThatTheMixerLacksNeedsTheFullProgram) {
+  std::ifstream file(kModel, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string old = R"(\"scale_pi\":false)", wrong = R"(\"scale_pi\":true )";
+  const size_t at = bytes.find(old);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, old.size(), wrong);
+  EXPECT_EQ(tost_open_bytes(bytes.data(), bytes.size()), nullptr);
+  EXPECT_NE(std::string(tost_error()).find("needs the full program"), std::string::npos)
+      << tost_error();
+}
+
 TEST(InterfaceErrors, AreSentences) {
   EXPECT_EQ(tost_open("/nowhere.safetensors"), nullptr);
   EXPECT_NE(std::string(tost_error()).find("/nowhere.safetensors"), std::string::npos);

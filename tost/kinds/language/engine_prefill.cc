@@ -51,6 +51,11 @@ Array shift_of(const StepWeight& weight, const Array& gamma) {
   return shift;
 }
 
+// Whether a block's mixer reads and gives bfloat16.
+bool mixes_narrow(const LanguageBlockWeights& block) {
+  return block.kind == BlockMixer::kTssa && !block.filter.defined() && !block.gate.defined();
+}
+
 }  // namespace
 
 LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
@@ -62,11 +67,12 @@ LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
     blocks_.push_back({packed(b.in, narrow_), packed_onto_stream(b.out, b.gamma1, narrow_),
                        packed(b.fc, narrow_), packed_onto_stream(b.proj, b.gamma2, narrow_),
                        shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2),
-                       packed(b.router, narrow_)});
+                       packed(b.router, narrow_), packed(b.gate, narrow_),
+                       packed(b.forget, narrow_)});
   }
   int64_t product = 0;
   for (const auto& b : blocks_) {
-    for (const auto* map : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) {
+    for (const auto* map : b.maps()) {
       if (map->defined()) product = std::max(product, map->scratch_bytes(tile_rows_));
     }
   }
@@ -100,19 +106,24 @@ void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
 int64_t LanguagePrefill::bytes() const {
   int64_t bytes = 0;
   for (const auto& b : blocks_) {
-    for (const auto* map : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) bytes += map->bytes();
+    for (const auto* map : b.maps()) bytes += map->bytes();
   }
   return bytes;
 }
 
 void LanguagePrefill::reserve(int64_t rows) {
   if (x_.defined() && x_.size(0) == rows) return;
-  int64_t widest = dim_;
-  for (const auto& b : blocks_) widest = std::max(widest, b.in.outputs());
+  int64_t widest = dim_, most = weights_.config.heads;
+  for (const auto& b : blocks_) {
+    widest = std::max(widest, b.in.outputs());
+    if (b.router.defined()) most = std::max(most, b.router.outputs());
+  }
   x_ = torch::empty({rows, dim_});
   w_ = torch::empty({rows * widest});
   y_ = torch::empty({rows * dim_});
-  pi_ = torch::empty({rows, weights_.config.heads});
+  pi_ = torch::empty({rows * most});
+  gate_ = torch::empty({rows * dim_});
+  forget_ = torch::empty({rows * weights_.config.heads});
 }
 
 // The first numbers of a buffer as [B, T, width], float32 or bfloat16.
@@ -149,8 +160,10 @@ const Tensor& LanguagePrefill::run_all(const int64_t* ids) {
 
 bool LanguagePrefill::rows_alone() const {
   return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) {
-    const auto alone = [](const PackedLinear& map) { return !map.defined() || map.rows_alone(); };
-    return alone(b.in) && alone(b.router) && alone(b.out) && alone(b.fc) && alone(b.proj);
+    const auto maps = b.maps();
+    return std::all_of(maps.begin(), maps.end(), [](const PackedLinear* map) {
+      return !map->defined() || map->rows_alone();
+    });
   });
 }
 
@@ -197,7 +210,7 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
   }
   const auto& in = blocks_[size_t(index)].in;
   norm(block.norm1, tile, tile.scratch, narrow_);
-  const bool narrow = narrow_ && block.kind == BlockMixer::kTssa;
+  const bool narrow = narrow_ && mixes_narrow(block);
   PackedResult result;
   result.data = reinterpret_cast<char*>(w_.mutable_data_ptr<float>()) +
                 tile.first * in.outputs() * (narrow ? 2 : 4);
@@ -206,13 +219,17 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
   result.next = blocks_[size_t(index)].out.ahead();
   in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
          tile.scratch + aligned(tile_rows_ * dim_ * 4));
-  const auto& router = blocks_[size_t(index)].router;
-  if (!router.defined()) return;
-  PackedResult logits;
-  logits.stride = router.outputs();
-  logits.data = pi_.mutable_data_ptr<float>() + tile.first * logits.stride;
-  router.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, logits,
-             tile.scratch + aligned(tile_rows_ * dim_ * 4));
+  const auto project = [&](const PackedLinear& map, const Tensor& buffer) {
+    if (!map.defined()) return;
+    PackedResult numbers;
+    numbers.stride = map.outputs();
+    numbers.data = buffer.mutable_data_ptr<float>() + tile.first * numbers.stride;
+    map.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, numbers,
+            tile.scratch + aligned(tile_rows_ * dim_ * 4));
+  };
+  project(blocks_[size_t(index)].router, pi_);
+  project(blocks_[size_t(index)].gate, gate_);
+  project(blocks_[size_t(index)].forget, forget_);
 }
 
 void LanguagePrefill::close(int64_t index, const Tile& tile) {
@@ -265,10 +282,11 @@ void LanguagePrefill::mix(int64_t index) {
   const auto& block = weights_.blocks[size_t(index)];
   const auto texts = int64_t(states_.size());
   const auto one = [&](size_t text, int threads) {
-    block.kind == BlockMixer::kTssa ? tssa(block, index, text, threads)
-                                    : means(block, index, text, threads);
+    if (block.kind == BlockMixer::kTssa) tssa(block, index, text, threads);
+    if (block.kind == BlockMixer::kMeans) means(block, index, text, threads);
+    if (block.kind == BlockMixer::kDelta) delta(block, index, text, threads);
   };
-  if (block.kind != BlockMixer::kTssa && block.kind != BlockMixer::kMeans) {
+  if (block.kind == BlockMixer::kSoftmax || block.kind == BlockMixer::kModule) {
     for (size_t text = 0; text < states_.size(); ++text) mix_module(index, text);
   } else if (texts == 1) {
     one(0, torch_threads());
@@ -318,6 +336,32 @@ void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, si
   if (narrow_) y.copy_(mixed);
 }
 
+void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, size_t text,
+                            int threads) {
+  const auto& weights = block.delta;
+  const int64_t batch = batch_ / int64_t(states_.size()), heads = weights.heads;
+  const int64_t width = dim_ / heads, parts = weights.parts() * dim_;
+  const DeltaState own(weights, batch, states_[text]->blocks[size_t(index)]);
+  const auto y = rows_of(y_, dim_, narrow_).narrow(0, int64_t(text) * batch, batch);
+  const auto mixed = narrow_ ? torch::empty({batch, tokens_, dim_}) : y;
+  loop_over(threads)(batch * heads, [&](int64_t begin, int64_t end) {
+    const ScratchBlock workspace(size_t(mix_delta_workspace(weights, tokens_)));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t sample = i / heads, first = (int64_t(text) * batch + sample) * tokens_;
+      DeltaMix mix{.tokens = tokens_,
+                   .parts = w_.const_data_ptr<float>() + first * parts,
+                   .beta = pi_.const_data_ptr<float>() + first * weights.steps * heads,
+                   .y = mixed.mutable_data_ptr<float>() + sample * tokens_ * dim_,
+                   .memory = own.memory + sample * heads * width * width};
+      if (block.forget.defined()) mix.forget = forget_.const_data_ptr<float>() + first * heads;
+      if (block.gate.defined()) mix.gate = gate_.const_data_ptr<float>() + first * dim_;
+      if (own.past != nullptr) mix.past = own.past + sample * (weights.filter.size(0) - 1) * parts;
+      mix_delta(weights, mix, i % heads, workspace.data());
+    }
+  });
+  if (narrow_) y.copy_(mixed);
+}
+
 void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,
                            int threads) {
   const int64_t heads = weights_.config.heads, size = 2 * dim_ + heads;
@@ -325,8 +369,20 @@ void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, siz
   const Array before = states_[text]->blocks[size_t(index)]["statistics"].contiguous();
   Array after = Array::empty({batch, size}, TorchDtype::kFloat64);
   if (before.defined()) check_state(before, {batch, size}, TorchDtype::kFloat64);
-  const auto w = rows_of(w_, dim_, narrow_).narrow(0, first, batch);
-  const auto y = rows_of(y_, dim_, narrow_).narrow(0, first, batch);
+  const bool narrow = narrow_ && mixes_narrow(block);
+  auto w = rows_of(w_, dim_, narrow).narrow(0, first, batch);
+  const auto result = rows_of(y_, dim_, narrow_).narrow(0, first, batch);
+  const auto y = narrow == narrow_ ? result : torch::empty(w.sizes());
+  if (block.filter.defined()) {
+    const Array::Shape earlier{batch, block.filter.size(0) - 1, dim_};
+    float* past =
+        owned_state(states_[text]->blocks[size_t(index)], "conv", earlier, TorchDtype::kFloat32)
+            .mutable_data();
+    const auto convolved = torch::empty(w.sizes());
+    convolve_texts(block.filter, batch, tokens_, w.const_data_ptr<float>(), past,
+                   convolved.mutable_data_ptr<float>());
+    w = convolved;
+  }
   kernels::CausalForwardArgs a;
   a.shape = shape_of(w, heads);
   a.dtype = kernel_dtype(w);
@@ -339,6 +395,11 @@ void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, siz
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
   kernels::causal_forward(a, workspace.data(), loop_over(threads), threads);
   if (block.scale != 1) y.mul_(block.scale);
+  if (block.gate.defined()) {
+    multiply_by_silu(gate_.const_data_ptr<float>() + first * tokens_ * dim_, y.numel(),
+                     y.mutable_data_ptr<float>());
+  }
+  if (narrow != narrow_) result.copy_(y);
   states_[text]->blocks[size_t(index)]["statistics"] = after;
 }
 

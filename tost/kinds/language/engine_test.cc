@@ -90,6 +90,11 @@ std::vector<LanguageConfig> configs() {
   list.push_back(small("delta"));
   list.back().options.conv = 2;
   list.back().options.beta_range = list.back().options.delta_steps = 2;
+  list.push_back(small("delta"));
+  list.back().bias = true;
+  list.back().options.conv = 4;
+  list.back().options.decay = "learned";
+  list.back().options.gate = true;
   list.push_back(small("softmax"));
   list.back().options.conv = 2;
   list.back().options.window = 7;
@@ -97,6 +102,11 @@ std::vector<LanguageConfig> configs() {
   list.back().options.gate = true;
   list.push_back(small("tssa"));
   list.back().hybrid_every = 2;
+  list.push_back(small("means"));
+  list.back().hybrid_every = 2;
+  list.back().hybrid_mixer = "delta";
+  list.back().options.decay = "fixed";
+  list.back().options.delta_steps = 2;
   return list;
 }
 

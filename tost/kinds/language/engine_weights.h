@@ -46,9 +46,12 @@ class LanguagePrefill {
 
  private:
   struct Block {
-    PackedLinear in, out, fc, proj;  // out and proj times gamma
-    Array out_shift, proj_shift;     // their biases times gamma; undefined without
-    PackedLinear router;             // of group means
+    PackedLinear in, out, fc, proj;     // out and proj times gamma
+    Array out_shift, proj_shift;        // their biases times gamma; undefined without
+    PackedLinear router, gate, forget;  // as LanguageBlockWeights
+    std::vector<const PackedLinear*> maps() const {
+      return {&in, &router, &gate, &forget, &out, &fc, &proj};
+    }
   };
   struct Tile {
     int64_t first, rows;
@@ -67,6 +70,7 @@ class LanguagePrefill {
   void mix_module(int64_t block, size_t text);
   void tssa(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
   void means(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  void delta(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
   torch::Tensor rows_of(const torch::Tensor& buffer, int64_t width, bool narrow) const;
 
   const LanguageWeights& weights_;
@@ -78,7 +82,8 @@ class LanguagePrefill {
   int64_t tile_bytes_ = 0;  // scratch of a thread
   // Of all rows: the residual stream, and as raw memory what mixers read and give.
   torch::Tensor x_, w_, y_;
-  torch::Tensor pi_;  // [rows, H], of group means
+  // Memberships of group means or strengths of the delta rule, its gate and its forgetting.
+  torch::Tensor pi_, gate_, forget_;
   // Of the present call: states_ has one entry of batch_ texts, or batch_ entries of one.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;
