@@ -17,7 +17,7 @@
 
 namespace tost::testing {
 
-// What a power loss leaves of changes that no fsync of the file or its folder has made durable.
+// The fate, in a power loss, of changes that no fsync of the file or its folder has made durable.
 enum class PowerLoss {
   kNone,          // everything: only the process died
   kDropUnsynced,  // nothing
@@ -25,7 +25,7 @@ enum class PowerLoss {
 };
 
 // Follows every change below the existing folder `root`, whose content at the start counts as
-// durable. While the object exists it serves all threads of the process.
+// durable. The object replaces the system calls of all threads of the process while it exists.
 class CrashDisk : public FileCalls {
  public:
   explicit CrashDisk(const std::filesystem::path& root)
@@ -36,15 +36,15 @@ class CrashDisk : public FileCalls {
   CrashDisk(const CrashDisk&) = delete;
   CrashDisk& operator=(const CrashDisk&) = delete;
 
-  // Counts calls from 0 again; the k-th and all later calls fail and change nothing. So cleaning up
-  // after the failure has no effect, as in a killed process.
+  // Counts calls from 0 again; the k-th and all later calls fail and change nothing. Clean-up after
+  // the failure has no effect, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
-  // Lets `times` calls from the k-th on fail with `error`.
+  // Makes `times` calls from the k-th on fail with `error`.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }
 
-  // Gives the folder its content after the power loss, which then counts as durable.
+  // Gives the folder its content after a power loss; this content then counts as durable.
   void lose_power(PowerLoss loss) {
     run_on();
     open_.clear();

@@ -20,7 +20,7 @@ std::string error_of(const Action& action) {
   return "";
 }
 
-// As the function above, but the test fails where the Error is of another kind.
+// The message of the Error that `action` throws; the test fails if the Error is not of `kind`.
 template <typename Action>
 std::string error_of(ErrorKind kind, const Action& action) {
   try {

@@ -21,7 +21,7 @@ inline std::filesystem::path shared_path(const std::string& relative) {
 
 }  // namespace tost::testing
 
-// Declares `variable` as the path of shared data. Skips the test with a reason without them.
+// Declares `variable` as the path of shared data. Skips the test if there is no shared data.
 #define TOST_SHARED_OR_SKIP(variable, relative)                                                   \
   const std::filesystem::path variable = ::tost::testing::shared_path(relative);                  \
   if (!std::filesystem::exists(variable)) {                                                       \

@@ -62,7 +62,7 @@ struct Hooks final : at::CUDAHooksInterface {
   }
 };
 
-// A tensor on another device with the memory of x, which it keeps alive.
+// Returns a tensor on another device that shares the memory of x and keeps it alive.
 Tensor moved(const Tensor& x, c10::Device device) {
   auto* held = new Tensor(x);
   const auto release = [](void* context) { delete static_cast<Tensor*>(context); };
@@ -130,7 +130,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-// Copies between the devices, the only operator that takes tensors of both.
+// Copies between CPU and GPU: the only operator that takes tensors of both devices.
 Tensor& copy_here(Tensor& to, const Tensor& from, bool) {
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   Tensor target = to.is_cuda() ? moved(to, c10::kCPU) : to;
@@ -144,7 +144,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, m) {
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("copy_", &copy_here);
-  // Views are implemented here because inference mode requires that they share their storage.
+  // Implements views here, because in inference mode a view must share the storage of its tensor.
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
   m.impl("_reshape_alias", &at::native::_reshape_alias);

@@ -1,8 +1,7 @@
-// A GPU for tests where there is none: torch's CUDA device, with its tensors in the machine's
-// memory and its operators computed by the CPU's. Like a real GPU it refuses operators whose
-// tensors are on different devices. So a test that passes on it has every tensor on the right
-// device. It exists in programs that link this file and not torch's CUDA libraries, and has no
-// kernels and no streams.
+// A stand-in for a GPU in tests: torch's CUDA device, with tensors in the machine's memory and
+// operators computed by the CPU. The stand-in refuses operators whose tensors are on different
+// devices, as a real GPU does. A test that passes on the stand-in therefore has every tensor on the
+// right device. Programs that link this file and not torch's CUDA libraries have the stand-in.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -19,7 +18,7 @@ namespace tost::testing {
   [[maybe_unused]] const c10::Device device(c10::kCUDA, 0)
 bool gpu_for_tests();
 
-// Turns autocast to bfloat16 on while the object exists.
+// Enables autocast to bfloat16 while the object exists.
 class Bfloat16Autocast {
  public:
   explicit Bfloat16Autocast(bool enabled = true) {

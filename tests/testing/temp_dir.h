@@ -1,4 +1,4 @@
-// A folder for one test, removed with everything in it.
+// A temporary folder for one test; the destructor removes the folder and its content.
 #pragma once
 
 #include <cstdlib>

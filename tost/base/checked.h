@@ -1,4 +1,4 @@
-// Arithmetic on sizes from outside. The checked functions throw a data Error on overflow.
+// Arithmetic on untrusted sizes. The functions throw a data Error on overflow.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline int64_t checked_add(int64_t a, int64_t b, std::string_view what) {
   return sum;
 }
 
-// The quotient rounded up, for small counts: overflow is not checked.
+// Returns a / b rounded up, for small counts, without a check for overflow.
 constexpr int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

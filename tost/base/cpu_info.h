@@ -15,11 +15,10 @@ std::string cpu_name(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 // avx512f, avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
 std::vector<std::string> cpu_features(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
-// Cores that this process may use.
+// The number of cores that this process may use.
 int64_t core_count();
 
-// Throws a usage Error for a negative number of threads, and for more than sixteen per core, which
-// would wait for each other.
+// Throws a usage Error for a negative number of threads, or more than sixteen threads per core.
 void check_threads(int64_t threads);
 
 }  // namespace tost

@@ -1,7 +1,7 @@
 // The one exception type of the library, and helpers that throw it.
 //
 // A message is one sentence a user can act on: what, where (file, tensor, flag), what was expected,
-// what was found, what to do. Only the command line catches it, prints it and exits.
+// what was found, what to do. Only the command line catches an Error, prints it and exits.
 #pragma once
 
 #include <sstream>
@@ -26,14 +26,13 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// Thrown by processes of a group but the one that fails: exit with the code of its kind and print
-// nothing.
+// Thrown if another process reports the error: the program exits with its code and prints nothing.
 class ReportedElsewhere : public Error {
  public:
   using Error::Error;
 };
 
-// The parts written one after the other, as operator<< prints them; a NaN has no sign.
+// Concatenates the parts as operator<< prints them; a NaN is printed without a sign.
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;

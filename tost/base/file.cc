@@ -23,7 +23,7 @@ namespace {
   fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error), ".");
 }
 
-// Throws for anything other than a plain file.
+// Throws a data Error for anything other than a plain file.
 [[noreturn]] void fail_kind(const fs::path& path, mode_t mode) {
   if (S_ISDIR(mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
   const char* kind = S_ISFIFO(mode)   ? "pipe (as <(...) of a shell)"
@@ -41,8 +41,7 @@ auto retry(Call call) {
   return result;
 }
 
-// Creates a file whose name no other process, no machine that shares this folder, and no leftover
-// has.
+// Creates a file with a name that no other process, machine or leftover file uses in this folder.
 int open_next_to(const fs::path& path, fs::path& temporary) {
   static std::atomic<int64_t> count = 0;
   while (true) {
@@ -145,7 +144,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::string_view bytes) {
-  // One call takes at most about 2 GiB on Linux; larger tensors need several.
+  // One call of write() takes at most about 2 GiB on Linux, so larger tensors need several calls.
   constexpr size_t kMaxPerCall = size_t{1} << 30;
   while (!bytes.empty()) {
     const ssize_t put = retry(
@@ -245,7 +244,7 @@ void discard(const fs::path& path) noexcept {
   try {
     remove_tree(path);
   } catch (...) {
-    // Ignored: the failure before this one is reported.
+    // Ignores this failure, because an earlier one is reported.
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// A plain file open for reading, the only way in which this program opens files from outside. It
-// refuses everything else: reading a named pipe can wait for ever, a device can have no end.
+// A plain file, open for reading: the only way in which the program opens input files. Refuses
+// pipes and devices: a read of a named pipe can wait for ever, and a device can be endless.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);
@@ -35,8 +35,8 @@ std::string read_file(const std::filesystem::path& path, int64_t max_bytes);
 // Returns the first bytes of the file, at most `count`.
 std::string read_beginning(const std::filesystem::path& path, size_t count);
 
-// A file being written. Only sync() makes its bytes durable; close() reports errors, the destructor
-// does not.
+// A file being written. Only sync() makes written bytes durable; close() reports errors, the
+// destructor does not.
 class OutputFile {
  public:
   enum class Mode { kCreate, kAppend };  // kCreate truncates
@@ -56,9 +56,9 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// A new file that replaces `path` when it is complete. Until then it is next to `path` as
-// PATH.PID-N.tmp, a name that no other writer uses. The destructor removes it unless finish() was
-// called.
+// A new file that replaces `path` when it is complete. The unfinished file is PATH.PID-N.tmp in the
+// same folder, a name that no other writer uses. The destructor removes the unfinished file unless
+// finish() was called.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -78,7 +78,7 @@ class AtomicFile {
   bool finished_ = false;
 };
 
-// Writes these bytes by an AtomicFile; to a device or a pipe directly.
+// Writes `bytes` to a file by an AtomicFile, or directly to a device or a pipe.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
 // The path that a temporary file of an AtomicFile was meant to replace; empty if `file` does not
@@ -99,7 +99,7 @@ void make_directories(const std::filesystem::path& directory);
 
 // Removes a file or folder as rm -r does; of a link only the link. A missing path is no failure.
 void remove_tree(const std::filesystem::path& path);
-// As remove_tree(), but ignores failures, for cleaning up after another error.
+// Calls remove_tree() and ignores failures, to clean up after another error.
 void discard(const std::filesystem::path& path) noexcept;
 
 // Bytes free for this user on the file system that holds `path` (which must exist).

@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// Each function is the POSIX call of its name: a result below 0 is a failure, errno its reason.
+// Each function is the POSIX call of its name: a result below 0 is a failure, explained by errno.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -24,8 +24,8 @@ class FileCalls {
 
 FileCalls& file_calls();
 
-// For tests: replaces the calls of the whole process by `calls`; null restores the real ones. The
-// caller keeps `calls` alive, and no other thread may be in a call meanwhile.
+// Replaces the system calls of the whole process by `calls`, for tests; null restores the real
+// calls. The caller keeps `calls` alive; no other thread may be in a call meanwhile.
 void replace_file_calls(FileCalls* calls);
 
 }  // namespace tost

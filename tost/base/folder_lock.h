@@ -1,4 +1,4 @@
-// Guard a folder that a process writes to: against a second process, and against moving it.
+// Protects a folder that a process writes to against a second process, and detects a move of it.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 namespace tost {
 
 // A lock on an existing folder, held while in scope; the system releases it when the process dies.
-// The folder keeps a file `.lock` with the holder's process number. Throws a usage Error that names
+// A file `.lock` in the folder holds the holder's process number. Throws a usage Error that names
 // the flag if another process holds the lock, and a data Error if the file cannot be created.
 class FolderLock {
  public:
@@ -23,13 +23,13 @@ class FolderLock {
 // was removed, moved or replaced.
 class FolderPlace {
  public:
-  // Opens an existing folder; throws a data Error where that fails.
+  // Opens an existing folder; throws a data Error on failure.
   explicit FolderPlace(std::filesystem::path folder);
   ~FolderPlace();
   FolderPlace(const FolderPlace&) = delete;
   FolderPlace& operator=(const FolderPlace&) = delete;
 
-  // Throws a data Error where the path no longer names this folder.
+  // Throws a data Error if the path no longer names the opened folder.
   void check() const;
 
  private:

@@ -1,5 +1,5 @@
-// Code without torch gets its threads from the caller, who passes at::parallel_for where there is
-// torch. So one setting controls all threads, and nested regions do not oversubscribe the cores.
+// Passes the caller's threads to code without torch; a caller with torch passes at::parallel_for.
+// One setting thus controls all threads, and nested regions do not oversubscribe the cores.
 #pragma once
 
 #include <cstdint>

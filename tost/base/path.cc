@@ -124,7 +124,8 @@ fs::path temporary_folder() {
   std::error_code error;
   fs::path folder = fs::temp_directory_path(error);
   if (!error) return folder;
-  // The variables in the standard library's order; its function does not report which one was used.
+  // Reads the variables in the order of std::filesystem::temp_directory_path(), which does not
+  // report the variable that it used.
   folder = "/tmp";
   for (const char* variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
     if (const char* value = std::getenv(variable)) {

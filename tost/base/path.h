@@ -13,14 +13,14 @@ namespace tost {
 // "permission denied; …".
 std::string system_reason(int error);
 
-// Follows links. False where nothing has this name or a link is broken; all other failures
-// (permissions, links in a circle, names too long) are data Errors.
+// Follows links. Whether a file or folder has this name; false for a broken link. Other failures,
+// such as missing permissions or too long names, are data Errors.
 bool path_exists(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 bool is_plain_file(const std::filesystem::path& path);
 
 bool is_link(const std::filesystem::path& path);
-// Whether something has this name, if only a broken link, so that nothing can be created there.
+// Whether a file, folder or link, even a broken link, has this name.
 bool is_taken(const std::filesystem::path& path);
 
 struct FolderEntry {
@@ -33,7 +33,7 @@ struct FolderEntry {
 // The entries of a folder, ordered by name.
 std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 bool is_empty_folder(const std::filesystem::path& folder);
-// Throws a usage Error unless nothing, or an empty folder, has this name.
+// Throws a usage Error if the path exists and is not an empty folder.
 void check_new_folder(const std::filesystem::path& path);
 
 // Bytes of a file.

@@ -37,20 +37,20 @@ int64_t entry(const fs::path& file, std::string_view key) {
   return 0;
 }
 
-// Path of the process's group below the mount point.
+// The path of the process's control group, relative to the mount point.
 fs::path current_group(const fs::path& proc) {
   constexpr std::string_view kUnified = "0::/";
   std::ifstream lines(proc / "self" / "cgroup");
   for (std::string line; std::getline(lines, line);) {
     if (line.compare(0, kUnified.size(), kUnified) != 0) continue;
     const std::string path = line.substr(kUnified.size());
-    // A path with ".." is a group that this container cannot see.
+    // A path with ".." names a control group that this container cannot see.
     return path.find("..") == std::string::npos ? fs::path(path) : fs::path();
   }
   return {};
 }
 
-// Bytes that the limit of one control group leaves; `most` where it has no limit.
+// The number of bytes that one control group may still take; `most` if the group has no limit.
 int64_t left_in(const fs::path& group, int64_t most) {
   int64_t limit = 0, used = 0;
   std::ifstream max(group / "memory.max"), current(group / "memory.current");

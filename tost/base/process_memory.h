@@ -9,15 +9,15 @@ namespace tost {
 int64_t resident_bytes();       // now; 0 where it cannot be read
 int64_t peak_resident_bytes();  // highest so far; 0 where it cannot be read
 
-// Highest resident memory since the last restart_high_water(), or ever; 0 if it cannot be read.
+// Highest resident memory since the last restart_high_water(), or since the start; 0 if unknown.
 int64_t high_water_bytes();
 // Resets the high water to the present resident memory. False where Linux does not allow it.
 bool restart_high_water();
 
 // Memory that this process may still take without swapping: MemAvailable of meminfo in `proc`, but
-// not more than what its control group (version 2, mounted at `groups`) and every group above it
-// leave. A group leaves its limit less its use, without pages of files that could be dropped. 0
-// where MemAvailable cannot be read, at least 1 else.
+// at most what the process's control group (version 2, mounted at `groups`) and its parents allow.
+// A group allows its limit minus its use; file pages that can be dropped are not counted as used.
+// Returns 0 if MemAvailable cannot be read, else at least 1.
 int64_t available_bytes(const std::filesystem::path& proc = "/proc",
                         const std::filesystem::path& groups = "/sys/fs/cgroup");
 

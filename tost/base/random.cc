@@ -16,7 +16,7 @@ uint64_t splitmix64(uint64_t& state) {
 }  // namespace
 
 Random::Random(uint64_t seed, uint64_t stream, uint64_t substream) {
-  // Each word is mixed before the next is added, so that neighbouring streams are independent.
+  // Mixes each word before the next one is added, so that neighbouring streams are independent.
   uint64_t mix = seed;
   mix = splitmix64(mix) ^ stream;
   mix = splitmix64(mix) ^ substream;

@@ -1,8 +1,7 @@
-// A small seeded generator for data and tests: same numbers on every platform and compiler.
+// A small seeded generator for data and tests: the same numbers on every platform and compiler.
 //
 // xoshiro256++ (Blackman and Vigna, 2019), its state filled by splitmix64 from (seed, stream,
-// substream). Streams make a sample's random numbers a function of its place alone: Random(seed,
-// epoch, index).
+// substream). A sample's random numbers depend on its place only: Random(seed, epoch, index).
 #pragma once
 
 #include <array>

@@ -7,7 +7,7 @@
 namespace tost {
 namespace {
 
-// Levenshtein distance, one row at a time.
+// Computes the Levenshtein distance, one row of the table at a time.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

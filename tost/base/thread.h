@@ -1,4 +1,4 @@
-// Starts threads, and reports when the system has none left.
+// Starts threads, and reports if the system cannot start another one.
 #pragma once
 
 #include <system_error>
@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// Starts a thread, or throws a data Error. The caller must then join the threads started before:
-// destroying a std::thread that runs ends the program.
+// Starts a thread, or throws a data Error. After an Error the caller must join its other threads:
+// the destructor of a running std::thread ends the program.
 template <typename Work>
 std::thread start_thread(Work work) {
   try {

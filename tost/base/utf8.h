@@ -8,19 +8,19 @@
 
 namespace tost {
 
-// Python's pickles hold surrogates in names of files that are not UTF-8.
+// Whether surrogates are allowed: Python's pickles use them in file names that are not UTF-8.
 enum class Surrogates { kRefused, kTaken };
 
-// The number of bytes of the well-formed character at text[at], 1 to 4; 0 where there is none.
+// The number of bytes, 1 to 4, of the well-formed character at text[at]; 0 if there is none.
 size_t utf8_length(std::string_view text, size_t at, Surrogates surrogates = Surrogates::kRefused);
 
 // The code point of the well-formed character text[at, at + length).
 uint32_t utf8_code_point(std::string_view text, size_t at, size_t length);
 
-// Appends a code point, which is no surrogate and at most U+10FFFF.
+// Appends a code point, which must be at most U+10FFFF and no surrogate.
 void append_utf8(std::string& text, uint32_t code_point);
 
-// Offset of the first byte that belongs to no well-formed character; text.size() without any.
+// The offset of the first byte that is in no well-formed character; text.size() if there is none.
 size_t first_invalid_utf8(std::string_view text);
 
 }  // namespace tost

@@ -1,5 +1,4 @@
-// A model as it is measured: found by name or file, fed with random inputs, run as plain modules or
-// by the engine.
+// A model to measure: a preset or a file, run on random inputs by plain modules or the engine.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace tost {
 
-// The work that one repetition does.
+// The work of one repetition of a measurement.
 //   forward  pictures or sequences to logits
 //   prefill  a text of `size` tokens to the logits of the next one
 //   decode   `steps` single tokens after a text of `size` tokens, to the logits after the last
@@ -25,7 +24,7 @@ struct BenchTask {
   torch::Device device = torch::kCPU;
 };
 
-// prepare() is called before each run() and is not timed; run() returns the logits [batch, ...].
+// The caller calls prepare(), untimed, before each run(), which returns the logits [batch, ...].
 struct BenchRunner {
   std::function<void()> prepare = [] {};
   std::function<torch::Tensor()> run;
@@ -41,14 +40,14 @@ class BenchModel {
   virtual std::string mixer() const = 0;
   virtual std::vector<std::string> tests() const = 0;
   virtual int64_t default_size() const = 0;
-  // Draws a random input, the same for the same task.
+  // Draws a random input; equal tasks get equal inputs.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
-  // Throws a usage Error where this model has no such precision or engine. No other call may
-  // follow: the runner takes the parts of the model that it needs and may free the rest.
+  // Throws a usage Error if this model does not have the precision or the engine. Must be the last
+  // call on this object: the runner takes parts of the model and may free the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;
-  // Saves these weights as a model file. Throws a usage Error for kinds without model files.
+  // Saves the weights as a model file. Throws a usage Error for kinds without model files.
   virtual void save(const std::string& file) const = 0;
 };
 
@@ -69,8 +68,7 @@ double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 // The seed that draw_input() uses for this task.
 uint64_t input_seed(const BenchTask& task);
 
-// Throw usage Errors that name the flag: for a value outside 1 to `most`, and for a name that is
-// not in `known` or not a precision.
+// Throw usage Errors that name the flag, for a value outside 1 to `most` or a name that is unknown.
 void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
 void check_names(const char* flag, const std::vector<std::string>& found,
                  const std::vector<std::string>& known);

@@ -21,10 +21,10 @@ void add_origin(BenchRowJson& row, const BenchOrigin& origin);
 // The line below a table that names machine, build and date of the measurement.
 std::string origin_line(const BenchOrigin& origin);
 
-// Returns null for a value that was not measured, which is not above 0 or not finite.
+// Returns the value as JSON; null if it is not finite or not above 0, because it was not measured.
 BenchRowJson measured(double value);
 
-// Returns {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
+// Returns {"rows": [...]} with the object json_of(row) for each row.
 template <class Row, class ToJson>
 nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
   nlohmann::json list = nlohmann::json::array();

@@ -18,7 +18,7 @@ namespace {
 
 using torch::Tensor;
 
-// The most rows of a product that are timed; with more the speed per row no longer changes.
+// The largest number of rows that are timed: beyond it the time per row is constant.
 constexpr int64_t kMaxRows = 16384;
 
 int64_t timed_rows(const Product& p) {
@@ -47,7 +47,7 @@ class Inputs {
   std::map<std::tuple<int64_t, int64_t, torch::ScalarType>, Tensor> made_;
 };
 
-// The ways to compute one product, each with a separate weight.
+// The candidate methods for one product, each with a separate weight.
 std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, Inputs& inputs) {
   std::vector<Call> calls;
   const bool conv = p.channels > 0;
@@ -128,7 +128,7 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
 
 namespace {
 
-// Adds every word once, in 32 independent sums, so that only memory limits the speed.
+// Adds every word of a buffer once, in 32 independent sums, so that only memory limits the speed.
 uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
   uint64_t sums[32] = {};
   int64_t i = begin;

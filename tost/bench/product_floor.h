@@ -1,4 +1,4 @@
-// Lower bounds for the time of a network: its matrix products alone, and one read of its weights.
+// Lower bounds for the time of a network: its matrix products, and one read of its weights.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,15 +17,15 @@ namespace tost {
 // with a row for every output pixel.
 struct Product {
   int64_t rows = 0, inputs = 0, outputs = 0;
-  // Set for a convolution of stride 1 or 2 with a 3x3 window; else 0.
+  // The stride, 1 or 2, of a convolution with a 3x3 window; 0 for other products.
   int64_t batch = 0, channels = 0, height = 0, width = 0, stride = 0;
 
   double gflop() const { return 2e-9 * double(rows) * double(inputs) * double(outputs); }
   bool operator==(const Product&) const = default;
 };
 
-// Appends the products of the model's Linear layers. `rows` returns the rows of a layer by its
-// name; 0 leaves it out.
+// Appends the products of the model's Linear layers. `rows` returns the number of rows of the layer
+// with a name; a layer with 0 rows is left out.
 void add_linears(const torch::nn::Module& model,
                  const std::function<int64_t(const std::string& name)>& rows,
                  std::vector<Product>& products);
@@ -37,17 +37,16 @@ struct ProductFloor {
 // Times the products in the network's order, each with separate weights, and adds the times. The
 // time of a product is the median of `repeat` passes by at::mm or at::linear (convolutions:
 // at::conv2d, channels last), whichever is faster. precision: fp32, bf16, or int8 by at::_int_mm,
-// but convolutions in bf16. ms is 0 where this torch has no such product. Products with many rows
-// are timed in part, and scaled.
+// but convolutions in bf16. ms is 0 where this torch has no such product. Only part of the rows of
+// a large product are timed, and the time is scaled.
 ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
 
-// Milliseconds of one read of `bytes` bytes, 8 or more, on all threads of torch; the best of
-// several, because disturbances only add time.
+// Milliseconds of one read of `bytes` >= 8 bytes on all threads of torch: the best of several,
+// because disturbances only add time.
 double memory_read_ms(int64_t bytes);
 
-// Milliseconds of one read of `bytes` bytes on a GPU: half of the time to copy them from memory
-// that is not in its caches.
+// Milliseconds of one read of `bytes` bytes on a GPU: half the time of a copy of uncached memory.
 double memory_read_ms(int64_t bytes, c10::Device device);
 
 }  // namespace tost

@@ -17,14 +17,14 @@ inline double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The median; of an even number of values the upper one of the middle two. `values` is not empty.
+// The median of `values`; of an even number of values the upper one of the middle two.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// The median and the quartiles around it, by linear interpolation between sorted values.
+// The median and both quartiles, by linear interpolation between sorted values.
 struct Quartiles {
   double low = 0, median = 0, high = 0;
 };
@@ -39,8 +39,8 @@ struct Candidate {
   std::function<void()> prepare = [] {};  // before each run, outside its time
 };
 
-// Milliseconds of each candidate's `repeat` runs. They alternate: each runs once a round, and the
-// first `warmup` rounds are not counted.
+// Milliseconds of each candidate's `repeat` runs. The candidates alternate: each runs once a round,
+// and the first `warmup` rounds are not counted.
 std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
                                              const std::vector<Candidate>& candidates,
                                              const MsClock& now = ms_clock());

@@ -1,4 +1,4 @@
-// Messages between processes: texts, errors and agreements.
+// Exchanges texts and errors between processes.
 #include <cstring>
 
 #include "tost/comm/group.h"
@@ -18,7 +18,7 @@ std::string text_of(const Tensor& bytes, int64_t size) {
   return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), size_t(size)};
 }
 
-// Runs `work`; returns "" if it ended well, else the kind of the error and its message.
+// Runs `work`; returns "" on success, else the kind of the error and its message.
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -78,7 +78,7 @@ void Group::together(const std::function<void()>& work) {
 std::string Group::by_first(const std::function<std::string()>& work) {
   std::string result;
   const std::string failure = first() ? failure_of([&] { result = work(); }) : "";
-  // One text holds a mark of success or failure, then the result.
+  // The text that is sent holds a mark of success or failure, then the result.
   const std::string sent = broadcast_text(failure.empty() ? "+" + result : failure);
   if (sent.front() != '+') throw_failure(sent, 0, rank());
   return sent.substr(1);

@@ -1,4 +1,4 @@
-// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL); reads stores and waits for calls.
+// Opens Gloo, and NCCL in builds with TOST_WITH_NCCL; reads stores and waits for calls.
 #define USE_C10D_GLOO 1
 #if defined(TOST_WITH_NCCL)
 #define USE_C10D_NCCL 1
@@ -37,7 +37,7 @@ namespace {
 
 BackendPtr open_nccl(const BackendPlace& place) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  // NCCL's timeout, with another message, is longer than that of the group.
+  // NCCL's timeout is longer than the group's, so that the group's message is printed.
   options->timeout = 2 * milliseconds_of(place.timeout);
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, int(place.rank), int(place.world),
                                                      options);
@@ -81,12 +81,11 @@ bool ends_within(c10d::Work& work, std::chrono::milliseconds turn) {
     work.wait(turn);
     return true;
   } catch (const std::exception&) {
-    // Either the turn is over, or the call has failed. A failed scattered sum throws at once,
-    // without ever being complete.
+    // Either the turn is over or the call failed. A failed reduce-scatter never completes.
     if (std::chrono::steady_clock::now() - start < turn) throw;
     if (!work.isCompleted()) return false;
   }
-  // The call ended while the turn timed out: this wait gives its result.
+  // The call ended while the turn timed out, so this wait returns its result.
   work.wait(turn);
   return true;
 }

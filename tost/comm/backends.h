@@ -25,19 +25,19 @@ inline std::chrono::milliseconds milliseconds_of(double seconds) {
 
 BackendPtr open_gloo(const BackendPlace& place);
 
-// Opens the backend of tensors on GPUs: NCCL, or null in a program without it. A test may put
-// another one here.
+// Opens the backend for tensors on GPUs: NCCL, or null in a program without it. A test may replace
+// this function.
 BackendPtr (*&gpu_backend())(const BackendPlace&);
 
-// The value that a store of c10d holds under `key`, after setting it to `value` if it was not set;
-// empty where no store answers.
+// Sets `key` of a c10d store to `value` unless it is set, and returns its value; empty if no store
+// answers.
 std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
                             const std::string& value);
 
-// Waits for `work`, at most `turn`; false if it is still running. Throws its error.
+// Waits for `work` for at most `turn`; returns false if `work` is still running. Throws its error.
 bool ends_within(c10d::Work& work, std::chrono::milliseconds turn);
 
-// Calls of c10d whose names torch 2.15 changed.
+// Wraps calls of c10d whose names torch 2.15 changed.
 WorkPtr reduce_scatter(c10d::Backend& backend, at::Tensor& part, at::Tensor& x);
 WorkPtr all_gather(c10d::Backend& backend, at::Tensor& x, at::Tensor& part);
 

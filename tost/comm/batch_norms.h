@@ -9,8 +9,8 @@
 
 namespace tost {
 
-// While in scope, batch norms of this thread's forward passes take their statistics from the parts
-// of all processes of `group`, with a null group from that of this process.
+// While in scope, batch norms in this thread's forward passes use statistics over the parts of all
+// processes of `group`; with a null group, of this process.
 class BatchNormScope {
  public:
   explicit BatchNormScope(Group* group);
@@ -38,7 +38,7 @@ torch::Tensor synced_batch_norm(Group& group, const torch::Tensor& z, const torc
 // one after the other.
 class RunningStatistics {
  public:
-  // Takes all batch norms below `module`; group and module must outlive this object.
+  // Collects all batch norms in `module`; group and module must outlive this object.
   RunningStatistics(Group& group, const torch::nn::Module& module);
 
   bool empty() const { return norms_.empty(); }

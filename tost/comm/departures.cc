@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first character of an entry of the board.
+// The first character of an entry of the board, which says what the entry is.
 constexpr char kHere = 'h', kKnows = 'k', kUsage = 'u', kData = 'd';
-// The time within which other processes must answer on the board.
+// The time in which other processes must answer on the board.
 constexpr std::chrono::seconds kPatience{8};
 
 ErrorKind kind_of(char mark) {
@@ -30,7 +30,7 @@ bool Departures::leave(const Error& reason) {
     board_->post(
         rank_, (reason.kind() == ErrorKind::kUsage ? kUsage : kData) + std::string(reason.what()));
   } catch (const std::exception&) {
-    // Ignored: the other processes then see a broken connection.
+    // Ignores a failure, after which other processes see a broken connection.
   }
   return true;
 }
@@ -61,7 +61,7 @@ Departures::Present Departures::read_board() {
   return present;
 }
 
-// Rank 0 may serve the board, so it waits until the others have read it.
+// Waits until the others have read the board, because rank 0 may serve it.
 void Departures::wait_for_peers() {
   board_->post(rank_, std::string(1, kKnows));
   const auto end = Clock::now() + kPatience;

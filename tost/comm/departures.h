@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// A table of texts that all processes share. Both functions may throw.
+// A table of texts that all processes of a run share. Both functions may throw.
 class DepartureBoard {
  public:
   virtual ~DepartureBoard() = default;
@@ -25,16 +25,16 @@ class Departures {
   Departures(std::unique_ptr<DepartureBoard> board, int64_t rank, int64_t world)
       : board_(std::move(board)), rank_(rank), world_(world) {}
 
-  // Announces that this process leaves with an Error that it reports to the user; false if it has
-  // left already. Never throws.
+  // Announces that this process leaves with an Error that it reports to the user; returns false if
+  // it has left before. Never throws.
   bool leave(const Error& reason);
 
   // Whether any process has announced that it leaves. Never throws.
   bool any();
 
-  // Called after a broken connection or a timeout. Finds the lost processes: those that do not
-  // answer on the board within seconds. Throws ReportedElsewhere where another process reports it,
-  // else a data Error that names the lost ranks.
+  // Must be called after a broken connection or a timeout. Finds the lost processes, which do not
+  // answer on the board within seconds. Throws ReportedElsewhere if another process reports the
+  // loss, else a data Error that names the lost ranks.
   [[noreturn]] void lost(const std::string& what);
 
  private:

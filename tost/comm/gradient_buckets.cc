@@ -76,7 +76,7 @@ void GradientBuckets::add_bucket(std::vector<Slot> slots, int64_t length) {
   buckets_.push_back(std::move(bucket));
 }
 
-// A gradient has the strides of its parameter, also if that is not contiguous.
+// A gradient has the strides of its parameter, which need not be contiguous.
 void GradientBuckets::attach(const Bucket& bucket) {
   for (const Slot& slot : bucket.slots) {
     const Tensor& p = parameters_[slot.parameter];

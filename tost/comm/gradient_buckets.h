@@ -16,8 +16,8 @@ struct BucketOptions {
   bool scatter = false;  // each process gets only the sum of its part, see part()
 };
 
-// A parameter's gradient is a view of its bucket. Buckets are filled from the last parameter to the
-// first, as backward gives gradients, and are sent in this order on every process.
+// A parameter's gradient is a view of its bucket. Buckets are filled and sent from the last
+// parameter to the first, the order of backward, on every process.
 class GradientBuckets {
  public:
   // A parameter's elements within its bucket. A bucket's length is a multiple of kAligned times the
@@ -32,7 +32,7 @@ class GradientBuckets {
   };
   static constexpr int64_t kAligned = 16;  // elements
 
-  // Parameters are dense, on one device and of a floating-point type. `group` outlives it.
+  // Parameters must be dense, on one device and of a floating-point type. `group` outlives it.
   GradientBuckets(Group& group, std::vector<torch::Tensor> parameters, BucketOptions options = {});
   ~GradientBuckets();
   GradientBuckets(const GradientBuckets&) = delete;
@@ -40,14 +40,14 @@ class GradientBuckets {
 
   // Sets gradients to zero, before the batches of a step.
   void begin();
-  // Announces the step's last backward, during which buckets are sent as soon as they are full.
+  // Announces the step's last backward pass, in which full buckets are sent at once.
   void arm();
   // Sends the remaining buckets and waits. Gradients are then sums over the processes; a gradient
   // that no process computed is undefined.
   void finish();
 
-  // The 2-norm of all gradients, after finish(). It has the same bits on every process, with and
-  // without `scatter`.
+  // The 2-norm of all gradients, after finish(): the same bits on every process, with and without
+  // `scatter`.
   double norm();
 
   const std::vector<Bucket>& buckets() const { return buckets_; }

@@ -27,7 +27,7 @@ using torch::Tensor;
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// The first sentence of an exception of gloo, without the source line that it begins with.
+// The first sentence of an exception of gloo, without the source line at its beginning.
 std::string reason_of(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
@@ -38,8 +38,8 @@ std::string reason_of(const std::exception& error) {
   return text.substr(0, text.find(". "));
 }
 
-// c10d would print every broken connection, with a stack trace. Its threads that watch NCCL would
-// end the process (torchrun sets this) before Group can report why.
+// Stops c10d from printing a stack trace for every broken connection. Stops its NCCL watchdog from
+// ending the process before Group can report why; torchrun enables that.
 void quiet_c10d() {
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
@@ -72,8 +72,8 @@ StorePtr open_store(const GroupPlace& place, double timeout) {
   }
 }
 
-// c10d sets no timeout on the store's sockets, so its calls would wait for ever after the network
-// is cut. Sets one: the store must acknowledge what this process sends within `timeout`.
+// Sets a timeout on the store's sockets, because c10d sets none and its calls would wait for ever
+// on a cut network. The store must acknowledge what this process sends within `timeout`.
 void limit_silence(int64_t port, double timeout) {
   constexpr int kFiles = 1024;  // it was opened early
   const auto milliseconds = static_cast<unsigned>(std::min(timeout * 1000, 4e9));
@@ -82,13 +82,13 @@ void limit_silence(int64_t port, double timeout) {
     socklen_t size = sizeof(peer);
     if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
     if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
-    // Addresses of both families have the port in the same place.
+    // IPv4 and IPv6 addresses have the port in the same place.
     if (ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port) != port) continue;
     setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
   }
 }
 
-// The board on which processes announce why they leave, held in c10d's store.
+// The board on which processes announce why they leave, stored in c10d's store.
 class StoreBoard : public DepartureBoard {
  public:
   explicit StoreBoard(StorePtr store) : store_(std::move(store)) {}
@@ -129,7 +129,7 @@ struct Group::Impl {
   ~Impl() {
     if (nccl) abort_nccl();
     if (!broken) return;
-    // The backends are not destroyed, because their destructors would wait for unfinished calls.
+    // Leaks the backends, because their destructors would wait for unfinished calls.
     (void)gloo.release();
     (void)nccl.release();
   }
@@ -139,12 +139,12 @@ struct Group::Impl {
     try {
       nccl->abort();
     } catch (const std::exception&) {
-      // Ignored, because this process ends anyway.
+      // Ignores errors, because this process ends anyway.
     }
   }
 
-  // Begins `call` on `tensors`, of which it writes the first one. The returned function waits for
-  // it.
+  // Begins `call`, which writes the first one of `tensors`. The returned function waits for its
+  // end.
   template <typename Call>
   std::function<void()> begin(std::vector<Tensor> tensors, Call call) {
     const Tensor into = tensors[0];
@@ -191,13 +191,13 @@ struct Group::Impl {
     throw std::runtime_error(cat("nothing came within ", place.timeout, " s"));
   }
 
-  // Waits until `done` returns true; each call of it polls for about one turn.
+  // Waits until `done` returns true; each call of `done` polls for about one turn.
   template <typename Done>
   void wait(Done done) {
     const auto start = Clock::now();
     try {
       while (!done()) {
-        // The process that this one waits for may have left because a third one is lost.
+        // Checks for a third process, whose loss may have made the awaited process leave.
         if (departures->any())
           throw std::runtime_error("another process has left, or cannot be reached");
       }
@@ -207,7 +207,7 @@ struct Group::Impl {
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // Connects on another thread: NCCL's first call waits for all processes without a timeout.
+  // Connects on another thread, because NCCL's first call waits for all without a timeout.
   void connect(torch::Device device) {
     using Opened = std::pair<BackendPtr, WorkPtr>;
     gpu = device;

@@ -38,10 +38,10 @@ constexpr double kDefaultPeerTimeout = 600;  // seconds
 // Whether this program can send tensors from GPU to GPU.
 bool built_with_nccl();
 
-// All processes must make the calls below in the same order, one at a time. If one fails or misses
-// the timeout, the others throw a data Error that names it. Tensors are dense and contiguous; those
-// of one call are all on the CPU or all on a GPU. Tensors on a GPU go over NCCL after
-// connect_gpus(), else over Gloo as copies in the host's memory.
+// All processes must make the calls below in the same order, one at a time. If a process fails or
+// misses the timeout, the others throw a data Error that names its rank. Tensors are dense and
+// contiguous; the tensors of one call are all on the CPU or all on a GPU. Tensors on a GPU go over
+// NCCL after connect_gpus(), else over Gloo as copies in the host's memory.
 class Group {
  public:
   // Waits until all processes are connected, at most `timeout` seconds.
@@ -55,44 +55,44 @@ class Group {
   int64_t local_rank() const;
   bool first() const { return rank() == 0; }
   void set_timeout(double seconds);
-  // Connects the GPUs of the processes over NCCL, which the program must have; after set_timeout().
+  // Connects the GPUs of the processes over NCCL, after set_timeout(); requires a build with NCCL.
   void connect_gpus(torch::Device gpu);
 
-  // Replaces x by its sum over the processes, with the same bits on each, and on the CPU in every
-  // run with as many processes.
+  // Replaces x by its sum over the processes: the same bits on each process, and on the CPU in
+  // every run with as many processes.
   void sum(const torch::Tensor& x);
   // Begins such a sum. Calling the returned function waits until `x` is ready.
   std::function<void()> begin_sum(const torch::Tensor& x);
-  // Replaces x by that of process 0.
+  // Replaces x by the x of process 0.
   void broadcast(const torch::Tensor& x);
-  // Returns x of every process as [world, ...].
+  // Returns the x of all processes, stacked as [world, ...].
   torch::Tensor gather(const torch::Tensor& x);
-  // Begins to write part `rank` of the sum of x [world * n] to `part` [n], on the CPU as sum()
-  // does.
+  // Begins to write part `rank` of the sum of x [world * n] to `part` [n], bit-equal to sum() on
+  // CPUs.
   std::function<void()> begin_scatter_sum(const torch::Tensor& part, const torch::Tensor& x);
-  // Gathers the parts [n] of all processes, one after the other, in x [world * n].
+  // Concatenates the parts [n] of all processes in x [world * n].
   void gather_parts(const torch::Tensor& x, const torch::Tensor& part);
 
   std::string broadcast_text(const std::string& text);
   std::vector<std::string> gather_texts(const std::string& text);
 
-  // Whether any process passes true.
+  // Returns true on all processes if any process passes true.
   bool any(bool flag);
-  // Runs `work` on every process. If it throws on any, this throws on all: on process 0 the Error
-  // of the lowest rank that failed, on others ReportedElsewhere.
+  // Runs `work` on every process. If `work` throws on any process, all throw: process 0 the Error
+  // of the lowest rank that failed, the others ReportedElsewhere.
   void together(const std::function<void()>& work);
-  // Runs `work` on process 0 only and returns its result on all; its Error as in together().
+  // Runs `work` on process 0 only and returns its result on all; reports an Error like together().
   std::string by_first(const std::function<std::string()>& work);
 
-  // Whether a process was lost; all further calls then fail.
+  // Whether a process was lost, after which all calls fail.
   bool broken() const;
 
-  // Reports to the others why this process is about to leave; false if it has reported that
-  // already. Never throws.
+  // Reports to the others why this process is about to leave; returns false if it was reported
+  // before. Never throws.
   bool leave(const Error& reason);
 
-  // A new group of the processes of the same `color`, in the same order of ranks. Its sums may
-  // overlap with those of this group.
+  // A new group of the processes of the same `color`, in the same order of ranks. Sums of the new
+  // group may overlap with those of this group.
   std::unique_ptr<Group> split(const std::string& name, int64_t color);
 
   double waited() const;  // seconds in calls that wait, since the start
@@ -104,7 +104,7 @@ class Group {
   std::unique_ptr<Impl> impl_;
 };
 
-// Without a group (null: one process) these cost nothing.
+// With a null group, which means one process, these functions do nothing.
 inline bool is_first(const Group* group) {
   return group == nullptr || group->first();
 }

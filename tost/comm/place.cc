@@ -1,4 +1,4 @@
-// Finds the place of this process in torchrun's environment variables.
+// Reads rank, number of processes and address from torchrun's environment variables.
 #include <charconv>
 #include <cstdlib>
 #include <random>

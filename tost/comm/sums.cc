@@ -31,7 +31,7 @@ Group& group_of(AutogradContext* context) {
   return *reinterpret_cast<Group*>(context->saved_data["group"].toInt());
 }
 
-// Every process uses the sum, so the gradient of a summand is the sum of the processes' gradients.
+// Every process uses the sum, so a summand's gradient is the sum of the processes' gradients.
 class SumOfAll : public torch::autograd::Function<SumOfAll> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, int64_t group) {

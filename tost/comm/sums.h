@@ -1,6 +1,5 @@
 // Sums counts over processes, and tensors with gradients for sequences whose tokens are split among
-// processes, a contiguous part on each. With a null group there is one process, and nothing
-// changes.
+// processes. With a null group there is one process, and a sum is its summand.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace tost {
 
-// Replaces each number by its sum over the processes. Returns false, with meaningless numbers, if a
-// process was stopped.
+// Replaces each number by its sum over the processes. Returns false if a process was stopped; the
+// numbers then have no meaning.
 bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 

@@ -149,7 +149,7 @@ namespace {
 // Absolute correlations |r| from second moments [..., P, P].
 Tensor absolute_correlation(const Tensor& moments) {
   const auto variance = moments.diagonal(0, -2, -1);
-  // A variance below the rounding of the largest one counts as 0.
+  // A variance below the rounding error of the largest variance counts as 0.
   const auto least = 1e-12 * variance.amax(-1, /*keepdim=*/true);
   const auto scale = torch::where(variance > least, variance, torch::zeros_like(variance)).sqrt();
   const auto product = scale.unsqueeze(-1) * scale.unsqueeze(-2);

@@ -26,8 +26,8 @@ struct NormStatistics {
 
 inline constexpr int64_t kNormBins = 40;
 
-// Norms of all patches, and of all registers (undefined or empty without any). Leaves out values
-// that are not finite.
+// Norms of all patches, and of all registers; undefined or empty if there are none. Values that are
+// not finite are left out.
 NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers);
 
 // The bound and exact coding rates of a layer's input over samples, for f(x) = log(1 + scale x).
@@ -47,15 +47,15 @@ struct ObjectiveStep {
 };
 
 // Average effects of a layer over samples: pictures, or windows of a text. Rates use second moments
-// over all tokens of a sample, which a causal layer reaches only at the last token.
+// over all tokens of a sample; a causal layer has these only at the last token.
 struct LayerStatistics {
   bool has_memberships = false;
   Spread entropy;  // membership_entropy(), mean over a sample's tokens
-  // The compression curve (arXiv 2412.17810, Section 3.1): layer_compression.
+  // The compression of the layer (arXiv 2412.17810, Section 3.1), by layer_compression().
   Spread rate_input;   // of the layer's projected input
   Spread rate_output;  // of its output before the residual addition, projected by the same heads
   Spread rate_after;   // after the residual addition, normalised and projected as an input
-  // rate_after - rate_input in the same sample, and the share of samples where it is negative.
+  // The mean of rate_after - rate_input over samples, and the share of samples where it is below 0.
   Spread rate_change;
   double rate_lowered = std::nan("");
   // The mean over samples of the correlations of projected tokens (see HeadCorrelations).
@@ -63,11 +63,11 @@ struct LayerStatistics {
   torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
   double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");
   double off_diagonal_chance = std::nan("");
-  // The exact rate in the heads' coordinates divided by the sum of logs of the diagonal, 1 where
-  // features are uncorrelated; at the released scale 1, and for heads of unit norm.
+  // The exact rate in the heads' coordinates divided by the sum of logs of the diagonal, at scale 1
+  // and for heads of unit norm. The ratio is 1 if features are uncorrelated.
   Spread diagonal_share, diagonal_share_unit;
   NormStatistics norms;
-  // Gaps at scale 1, as released, and at C / eps^2, as in the theory; empty unless requested.
+  // Gaps at scale 1 (the official code) and at C / eps^2 (the theory); empty unless requested.
   std::vector<RateGap> gaps;
   ObjectiveStep objective;
 };
@@ -80,11 +80,11 @@ inline WantedRates wanted_rates(bool full, bool bound) {
 class LayerSums {
  public:
   // u is the layer's subspaces() [H, C, P], undefined for a layer without rates. `full` adds
-  // correlations and norms, `bound` gaps and the objective.
+  // correlations and norms; `bound` adds gaps and the objective.
   LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  // Without mixer_input in `seen` there is no exact rate in the whole space. The last `registers`
-  // tokens are not part of the sample.
+  // The exact rate in the whole space requires mixer_input in `seen`. The last `registers` tokens
+  // of a sample are ignored.
   void add(const BlockTrace& seen, const LayerRates& rates, int64_t registers = 0);
   LayerStatistics result() const;
 
@@ -115,10 +115,9 @@ class LayerSums {
 };
 
 // Correlations of a head's projected tokens, which the layer's diagonal statistic ignores. For each
-// picture and head, with tokens weighted by membership as in that statistic: r_ij = M_ij /
-// sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, of which
-// the layer computes only the diagonal; `centered` takes the covariance. All in float64. Constant
-// features have r = 0.
+// picture and head, with tokens weighted by membership: r_ij = M_ij / sqrt(M_ii M_jj). `absolute`
+// uses the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, of which the layer computes only the
+// diagonal; `centered` takes the covariance. All in float64. Constant features have r = 0.
 struct HeadCorrelations {
   torch::Tensor absolute, centered;  // |r| [B, H, P, P]
   torch::Tensor off_diagonal,

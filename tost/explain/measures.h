@@ -17,16 +17,16 @@ int64_t area_of(const TokenMask& mask);
 // Tokens in both masks divided by tokens in either; 1 if both are empty. Masks have equal lengths.
 double intersection_over_union(const TokenMask& a, const TokenMask& b);
 
-// The exact mean of intersection_over_union() between a mask of `object` tokens and all masks of
-// `area` of the `tokens` tokens: the score of a random mask.
+// The score of a random mask: the exact mean of intersection_over_union() between a mask of
+// `object` tokens and all masks of `area` tokens, of `tokens` in all.
 double chance_iou(int64_t tokens, int64_t area, int64_t object);
 
 // Area under the ROC curve: the probability that a token of the mask scores above one outside,
 // equal scores counting half. NaN where the mask holds all tokens or none.
 double roc_auc(const std::vector<double>& scores, const TokenMask& mask);
 
-// Sum of precision times gained recall over falling thresholds; equal scores share a threshold. NaN
-// for an empty mask. Random scores give about the mask's share of the tokens.
+// Average precision: the sum of precision times gained recall over falling thresholds. NaN for an
+// empty mask. The value for random scores is about the mask's share of the tokens.
 double average_precision(const std::vector<double>& scores, const TokenMask& mask);
 
 // Entropy over heads of pi [..., H, N], divided by log H, as float64 [..., N]: 0 is sure, 1
@@ -43,7 +43,7 @@ double standard_error(const Spread& spread);
 Spread spread_of(const std::vector<double>& values);
 Spread spread_of(const torch::Tensor& values);
 
-// Clusters points by k-means, the simple grouping that memberships are compared with.
+// Clusters points by k-means, a simple grouping to compare memberships with.
 struct KMeansConfig {
   int64_t clusters = 2;
   int64_t rounds = 50;   // at most, of Lloyd's iteration
@@ -65,19 +65,18 @@ KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
 // The index of the nearest centre of each point [N]; of equally near ones the first.
 torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& centers);
 
-// The subspaces of the heads' projections U_k: their singular values, their overlaps, and how much
-// of the space they span together, in float64. Tensors are undefined and numbers NaN if weights are
-// not finite.
+// The subspaces of the heads' projections U_k, in float64: singular values, overlaps, joint rank.
+// Tensors are undefined and numbers NaN if weights are not finite.
 struct HeadSpectra {
   torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
   // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
   // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span.
-  // The mean is over the angles of the smaller span; NaN for an empty one.
+  // The mean is over the angles of the smaller of the two spans; NaN for an empty one.
   torch::Tensor overlap;
   double chance_overlap = 0;  // of two random subspaces: P / C
   double mean_overlap = 0;    // of different heads; NaN for one head
   torch::Tensor sum_values;   // singular values of [U_1 ... U_H], falling
-  // The singular values with each U_k replaced by an orthonormal basis of its span; all are 1 if
+  // The singular values after each U_k is replaced by an orthonormal basis of its span: all 1 if
   // the heads are orthogonal.
   torch::Tensor basis_values;
   int64_t rank = 0;  // singular values of the sum above 1e-6 of the largest

@@ -1,4 +1,4 @@
-// Writes numbers of a report as JSON, and selects its layers and heads, counted from 1.
+// Writes numbers of a report as JSON, and selects layers and heads of a report, counted from 1.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ nlohmann::json nested(const torch::Tensor& tensor, function_ref<double(double)> 
 // Nested arrays with numbers rounded to `decimals` digits.
 nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 
-// Returns `wanted` in rising order without repetitions, or 1 ... count if it is empty. Throws a
+// Returns `wanted` in rising order without repetitions; 1 ... count if `wanted` is empty. Throws a
 // usage Error naming the first number outside 1 ... count; `what` is "layer" or "head".
 std::vector<int64_t> choose_numbers(const std::vector<int64_t>& wanted, int64_t count,
                                     const std::string& what);

@@ -25,7 +25,7 @@ bool holds_report(const fs::path& folder) {
          read_beginning(json, kReportMarker.size()) == kReportMarker;
 }
 
-// The name of a file in the folder that reports do not have; "" if there is none.
+// The name of a file in the folder that does not belong to a report; "" if there is none.
 std::string foreign_file(const fs::path& folder) {
   for (const FolderEntry& entry : folder_entries(folder)) {
     const std::string name = entry.path.filename().string();
@@ -52,8 +52,8 @@ void write_files(const fs::path& folder, const nlohmann::json& numbers) {
   fail_data("Cannot put the report at '", to.string(), "': ", system_reason(error), ".");
 }
 
-// Exchanges the new folder with the old one: in one step where the file system can, else through
-// `aside`, from which the old one is restored if the new one cannot be renamed.
+// Exchanges the new folder with the old one, in one step if the file system can. Else moves the old
+// one to `aside`, and restores it if the new one cannot be renamed.
 void exchange(const fs::path& fresh, const fs::path& target, const fs::path& aside) {
 #ifdef RENAME_EXCHANGE
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
@@ -176,7 +176,7 @@ std::string report_page(const json& numbers) {
   constexpr std::string_view kMark = "@numbers@";
   const std::string written = json_text(numbers);
   std::string page(kExplainPage), text;
-  // Escapes characters by which a text could end the script or a line of it.
+  // Escapes characters by which a text could end the page's script or a line of the script.
   for (size_t at = 0; at < written.size(); ++at) {
     const std::string_view next = std::string_view(written).substr(at, 3);
     if (next[0] == '<') {

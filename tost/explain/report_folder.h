@@ -1,4 +1,4 @@
-// Writes a report as files: its numbers, and one page that shows them without network requests.
+// Writes a report as files: its numbers, and a page that shows them without network requests.
 #pragma once
 
 #include <filesystem>
@@ -8,23 +8,23 @@
 
 namespace tost {
 
-// The beginning of every report.json, by which a folder is recognised as a report.
+// The beginning of every report.json; marks its folder as a report.
 inline constexpr std::string_view kReportMarker = "{\n  \"tost_report\": 1";
 
 // The text of report.json: the marker and the members of the object `numbers`. Arrays of numbers
 // are on one line, numbers that are not finite are null, bytes that are not UTF-8 U+FFFD.
 std::string report_text(const nlohmann::json& numbers);
 
-// The page web/explain.html with the numbers inserted.
+// The page web/explain.html with the numbers of a report inserted.
 std::string report_page(const nlohmann::json& numbers);
 
 // Throws the usage Errors of write_report() for a folder that it would refuse, before the report is
 // computed. Returns whether there is an earlier report to replace.
 bool check_report_target(const std::filesystem::path& folder, bool overwrite);
 
-// Writes `folder`/index.html and report.json; a new report is written to a folder next to it and
-// renamed into place, so that a failure does not change the old one. Throws a usage Error for an
-// existing folder, unless it is empty, or `overwrite` is set and it is an earlier report.
+// Writes index.html and report.json into a new folder and renames it to `folder`, so that a failure
+// does not change an old report. Throws a usage Error for an existing folder, unless it is empty,
+// or `overwrite` is set and it is an earlier report.
 void write_report(const std::filesystem::path& folder, const nlohmann::json& numbers,
                   bool overwrite);
 

@@ -27,9 +27,9 @@ template <typename... Parts>
   throw ApiError(400, cat(parts...));
 }
 
-// The answer {"error": {"message", "type", "param", "code"}}; 429 and 503 say when to try again.
+// The answer {"error": {"message", "type", "param", "code"}}; 429 and 503 also have Retry-After.
 HttpResponse error_response(const ApiError& error);
-// Converts the current exception: an Error is the client's fault, anything else the server's.
+// Converts the current exception: an Error blames the client, any other exception the server.
 ApiError current_error();
 
 }  // namespace tost

@@ -135,7 +135,7 @@ void Call::fail(const ApiError& error) const {
   try {
     exchange->answer(error_response(error));
   } catch (const std::bad_alloc&) {
-    // Ignored: the connection closes when this request is destroyed.
+    // Ignores the exception; the connection closes when this request is destroyed.
   }
 }
 

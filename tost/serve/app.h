@@ -37,18 +37,18 @@ struct AppConfig {
 class PictureService {
  public:
   PictureService(LoadedModel loaded, Precision precision, int64_t queue, int64_t threads);
-  // Accepts no more requests and runs those that wait. May be called more than once.
+  // Refuses new requests and runs those in the queue. May be called more than once.
   void stop() { thread_.stop(); }
 
   const LoadedModel& loaded() const { return loaded_; }
   Precision precision() const { return precision_; }
 
-  // Runs `work`, which must not throw, on the model's thread. False where too many wait.
+  // Queues `work`, which must not throw, for the model's thread; false if the queue is full.
   bool run(std::function<void(PictureService&)> work) {
     return thread_.run([this, work = std::move(work)] { work(*this); });
   }
 
-  // Probabilities [B, classes] float64 of preprocessed pictures. Only on the model's thread.
+  // Probabilities [B, classes] float64 of preprocessed pictures. Call it on the model's thread.
   torch::Tensor probabilities(const std::vector<Image>& pictures);
 
  private:
@@ -67,7 +67,7 @@ struct ServedModel {
 struct Call;
 struct Route;
 
-// A limit for the sum of an amount over all requests in flight.
+// A limit for the sum of one quantity, such as pixels, over all requests in flight.
 class Budget {
  public:
   explicit Budget(int64_t most) : most_(most) {}
@@ -81,22 +81,22 @@ class Budget {
 
 class App {
  public:
-  // Refuses requests once `stop` is set.
+  // The server refuses requests once `stop` is set.
   App(const AppConfig& config, const SessionLimits& sessions, const std::atomic<bool>& stop);
   ~App() { end(); }
   App(const App&) = delete;
   App& operator=(const App&) = delete;
 
-  // Throws a usage Error for an id that is in use or that cannot be part of a path.
+  // Throws a usage Error for a model's name that is in use or that cannot be part of a path.
   void add(ServedModel model);
   const std::vector<ServedModel>& models() const { return models_; }
-  // Finds a model by the field "model", or the only one of the kind. Throws an ApiError.
+  // Finds the model that the field "model" names, or the only one. Throws an ApiError.
   const ServedModel& language(const std::string& id) const;
   const ServedModel& pictures(const std::string& id) const;
 
   HttpHandler handler();
   bool draining() const { return stop_; }
-  // Refuses the requests that wait, ends all texts, and returns their sessions to the store.
+  // Refuses all queued requests, ends all texts, and returns their sessions to the store.
   void end();
   bool ended() const { return ended_; }
 
@@ -120,11 +120,11 @@ class App {
   Workers workers_;
 };
 
-// Errors for a request when too many wait, and when the server ends first.
+// Errors for a request that finds a full queue, and for one that the server's end cuts off.
 ApiError queue_full();
 ApiError shutting_down();
 
-// A request with what its route's function needs.
+// A request, and the data that its route's function needs.
 struct Call {
   App& app;
   std::shared_ptr<Exchange> exchange;
@@ -139,7 +139,7 @@ struct Call {
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
   void fail(const ApiError& error) const;
-  // Runs `work` unless the client has left, and turns its exception into the answer.
+  // Runs `work` unless the client has left; an exception of `work` becomes the answer.
   template <class Work>
   void attempt(const Work& work) const {
     if (exchange->disconnected()) return;
@@ -152,7 +152,7 @@ struct Call {
   }
 };
 
-// Runs `work` on the thread of `service`; its exception becomes the answer. Throws queue_full().
+// Runs `work` on the thread of `service`; an exception becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
   const bool taken = service.run([call, work](auto& model) { call.attempt([&] { work(model); }); });
@@ -174,12 +174,11 @@ const std::vector<Route>& session_routes();
 const std::vector<Route>& picture_routes();
 const std::vector<Route>& server_routes();
 
-// The decoded parameters of a query. Throws an ApiError for one that is not `known` or occurs
-// twice.
+// The decoded parameters of a query. Throws an ApiError for an unknown or repeated parameter.
 std::map<std::string, std::string> query_of(const std::string& query,
                                             const std::vector<std::string>& known);
 
-// Whether two texts are equal, in a time that does not depend on where they differ.
+// Whether two texts are equal; the time does not depend on the place of a difference.
 bool same_secret(const std::string& a, const std::string& b);
 // Whether the headers Host and Origin are allowed, against attacks through browsers.
 bool host_allowed(const std::string& host, const std::vector<std::string>& names);

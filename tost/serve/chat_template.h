@@ -1,5 +1,4 @@
-// Turns a conversation into a text by a JSON file, because a base model knows no roles. Free of
-// torch.
+// Turns a conversation into text by a template, because a base model knows no roles. Free of torch.
 #pragma once
 
 #include <map>
@@ -9,17 +8,17 @@
 namespace tost {
 
 // {"user": "User: {content}\n", "assistant": "Bot: {content}\n", "reply": "Bot:", "stop":
-// ["\nUser:"]} and any other roles; "{content}" occurs once in each.
+// ["\nUser:"]} and any other roles; each role has "{content}" once.
 struct ChatTemplate {
   std::map<std::string, std::string> roles;
   std::string reply;              // the text that the model continues
   std::vector<std::string> stop;  // further strings that end a reply
 
-  // A message in the form of its role. Throws an ApiError for a role that the template lacks.
+  // Formats a message by the template of its role. Throws an ApiError for an unknown role.
   std::string message(const std::string& role, const std::string& content) const;
 };
 
-// Parses a template. Throws a usage Error naming `where`.
+// Parses a template. Reads a template; throws a usage Error that names `where`.
 ChatTemplate chat_template_from(const std::string& text, const std::string& where);
 
 }  // namespace tost

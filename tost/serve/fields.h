@@ -19,7 +19,7 @@ class Fields {
   // The value of a field; null if the field is absent.
   const nlohmann::json& take(const std::string& name);
 
-  // The functions below read a field of a type. They throw an ApiError that names the field.
+  // The functions below read a field of one type, and throw an ApiError that names the field.
   std::string text(const std::string& name, const std::string& otherwise);
   std::string needed_text(const std::string& name);
   bool flag(const std::string& name, bool otherwise);
@@ -28,11 +28,10 @@ class Fields {
   // Reads a field that is a text or a list of texts.
   std::vector<std::string> texts(const std::string& name);
 
-  // Checks a field that this server does not support: only `values`, which change nothing, are
-  // allowed.
+  // Checks an unsupported field: only `values`, which have no effect, are allowed.
   void neutral(const std::string& name, const std::vector<nlohmann::json>& values);
   void ignore(const std::string& name) { known_.insert(name); }
-  // Refuses the fields that no call has read.
+  // Throws an ApiError for a field that no call has read.
   void finish() const;
 
  private:

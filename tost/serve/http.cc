@@ -59,7 +59,7 @@ void HttpCore::close_idle() {
 
 void HttpCore::keep_accepting() {
   if (accepting.exchange(true)) return;
-  // The pointer resets `accepting` when the coroutine's frame is destroyed, however that ends.
+  // A guard pointer resets `accepting` when the coroutine ends in any way.
   try {
     std::shared_ptr<void> alive(this, [](HttpCore* core) { core->accepting = false; });
     net::co_spawn(acceptor.get_executor(), accept(std::move(alive)), net::detached);

@@ -18,7 +18,7 @@ struct HttpLimits {
   int64_t body_bytes = 8 << 20;
   int64_t bodies_bytes = 256 << 20;  // of all bodies that are being received or wait to be parsed
   int64_t connections = 2000;
-  // Limits for a whole header, body or answer, also of a client that sends byte by byte.
+  // Time limits for a whole header, body or answer, also of a client that sends byte by byte.
   double header_s = 20, body_s = 60, write_s = 30;
   double idle_s = 75;  // between requests of a connection
 };
@@ -32,7 +32,7 @@ struct HttpRequest {
   std::string body;
   std::shared_ptr<void> body_share;  // of the bytes that all bodies may take
 
-  // Frees the body after it was parsed, to make room for others.
+  // Frees the parsed body, to make room for bodies of other requests.
   void release_body() {
     body = {};
     body_share.reset();
@@ -55,8 +55,8 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// A request and its answer. Any thread may call the functions. An exchange that is destroyed
-// without an answer closes its connection.
+// A request and its answer. Any thread may call the functions. The destructor closes the connection
+// if there was no answer.
 class Exchange {
  public:
   explicit Exchange(HttpRequest r) : request(std::move(r)) {}
@@ -65,28 +65,28 @@ class Exchange {
   HttpRequest request;
 
   virtual void answer(HttpResponse response) = 0;
-  // Begins an answer in parts by `head`, which has no body. Only the first call has an effect.
+  // Begins a streamed answer with `head`, which has no body. Only the first call has an effect.
   virtual void begin(HttpResponse head) = 0;
   virtual void send(const std::string& part) = 0;
   virtual void end() = 0;
   // Whether the client has disconnected or stopped reading, so that the rest need not be computed.
   virtual bool disconnected() const = 0;
-  // Records for the log which model answers, before the answer ends; adds up counts of tokens.
+  // Records the model and the number of tokens for the log; must be called before the answer ends.
   virtual void record(const std::string& /*model*/, int64_t /*prompt_tokens*/ = 0,
                       int64_t /*new_tokens*/ = 0) {}
 };
 
 struct HttpHandler {
-  // Called after the header; a returned response refuses the request, whose body is then not read.
+  // Called after the header. A returned response refuses the request, whose body is not read.
   std::function<std::optional<HttpResponse>(HttpRequest&)> admit;
-  // Handles a request. It must return soon; another thread may answer later.
+  // Handles a request. The handler must return soon; another thread may answer later.
   std::function<void(std::shared_ptr<Exchange>)> handle;
-  // Makes the answer to a request that could not be read.
+  // Returns the answer to a request that could not be read.
   std::function<HttpResponse(int status, const std::string& message)> refuse;
   std::function<void(const HttpRequest&, const HttpOutcome&)> done;
 };
 
-// The steps by which a server ends. The functions must not throw.
+// Functions that are called when a server ends. They must not throw.
 struct HttpEnding {
   std::function<void()> stopping = {};  // first
   double notice_s = 0;                  // then requests are still accepted for this time
@@ -98,8 +98,8 @@ struct HttpCore;  // keeps Boost out of this header
 
 class HttpServer {
  public:
-  // Opens the port, 0 for any free one. Throws a usage Error for an address that is not numeric, a
-  // data Error if it cannot be opened.
+  // Opens the port; port 0 selects any free one. Throws a usage Error for an address that is not
+  // numeric, a data Error for a port that cannot be opened.
   HttpServer(const std::string& address, int64_t port, const HttpLimits& limits,
              HttpHandler handler);
   ~HttpServer();
@@ -109,7 +109,7 @@ class HttpServer {
   int64_t port() const;
   int64_t connections() const;
 
-  // Serves with `threads` threads until `stop`, and then ends.
+  // Serves with `threads` threads until `stop` is set.
   void run(const std::atomic<bool>& stop, int64_t threads, const HttpEnding& ending);
 
  private:

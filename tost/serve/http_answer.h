@@ -29,9 +29,9 @@ class Answer : public Exchange {
   void record(const std::string& model, int64_t prompt_tokens, int64_t new_tokens) override;
 
   void leave() { disconnected_ = true; }
-  // Called when the handler has released the exchange.
+  // Must be called when the handler has released the exchange.
   void abandon();
-  // Moves the bytes to be written to `bytes`; returns true if nothing will follow.
+  // Moves the waiting bytes to `bytes`; returns true if the answer is then complete.
   bool take(std::string& bytes);
 
   bool keep_alive() const { return keep_alive_; }

@@ -28,7 +28,7 @@ using namespace net::experimental::awaitable_operators;
 constexpr size_t kFirstBytes = 2048;  // bytes of one read at the beginning of a request
 constexpr size_t kBodyBytes = 64 << 10;
 constexpr int64_t kMaxDiscarded = 32 << 20;
-// A chunk of one byte has five bytes of overhead; longer chunks have little.
+// Allows for the overhead of chunks: five bytes for a chunk of one byte, less for longer ones.
 constexpr int64_t kMaxChunkBytes = 16;
 
 struct Refusal {
@@ -36,7 +36,7 @@ struct Refusal {
   std::string message = {};
 };
 
-// Refuses a body of unknown length (RFC 9112, 6.3), which would be read as the next request.
+// Refuses a body of unknown length (RFC 9112, 6.3), whose bytes would be read as the next request.
 Refusal unknown_length(const Message& message) {
   std::string codings;
   for (const auto& field : message) {
@@ -109,7 +109,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       }
       co_await linger();
     } catch (const std::exception&) {
-      // Out of memory: this connection ends, others may continue.
+      // Ends this connection if memory is exhausted; other connections continue.
     }
   }
 
@@ -153,7 +153,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return server_->handler.admit(request);
   }
 
-  // An entry in a list of waiting connections, removed by the destructor.
+  // An entry in a list of waiting connections; the destructor removes the entry.
   class Place {
    public:
     Place(HttpCore& server, WaitingList& list, std::weak_ptr<Waiting> who)
@@ -194,7 +194,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return error;
   }
 
-  // Adds received bytes to the budget of all bodies. Above the limit it closes the connection that
+  // Adds received bytes to the budget of all bodies. Above the limit, closes the connection that
   // has waited longest for more bytes, or this one if none waits.
   net::awaitable<error_code> read_body(Parser& parser, BodyShare& share) {
     Place place(*server_, server_->reading, weak_from_this());
@@ -232,7 +232,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     return r;
   }
 
-  // The answer to a failed read; nothing if the client disconnected or timed out.
+  // The answer to a failed read; no answer if the client disconnected or timed out.
   std::optional<HttpResponse> refusal_of(error_code error) const {
     const auto& limits = server_->limits;
     const auto& refuse = server_->handler.refuse;
@@ -270,7 +270,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return false;
   }
 
-  // Writes a request's line in the log when it is destroyed, however the request ends.
+  // Its destructor writes a request's line in the log, in whatever way the request ends.
   struct Answering {
     Answering(Connection& connection, HttpRequest request, bool chunked, bool keep_alive)
         : connection(connection) {
@@ -285,7 +285,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       try {
         connection.server_->handler.done(exchange->request, exchange->outcome());
       } catch (const std::exception&) {
-        // Out of memory: the line of the log is lost.
+        // Loses the line of the log if memory is exhausted.
       }
       --connection.server_->answering;
     }
@@ -305,7 +305,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return exchange->keep_alive() && whole_;
   }
 
-  // Wakes the writer, from any thread. Without memory for this the writer polls a second later.
+  // Wakes the writer, from any thread. If memory is exhausted, the writer polls a second later.
   void wake() {
     try {
       net::post(stream_.get_executor(), [self = shared_from_this()] { self->wake_.cancel(); });
@@ -335,10 +335,10 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     }
   }
 
-  // Waits until the client closes its side or sends the next request.
+  // Waits until the client closes the connection or sends the next request.
   net::awaitable<void> watch(std::shared_ptr<Answer> exchange) {
     ssize_t count = -1;
-    // Bytes that were read before may end the wait too early, so it is repeated.
+    // Repeats the wait, because bytes that were read before may end it too early.
     do {
       const auto [error] = co_await stream_.socket().async_wait(tcp::socket::wait_read, kResult);
       if (error) co_return;

@@ -1,5 +1,5 @@
-// What the listener and the connections of an HttpServer share. Only http.cc and http_connection.cc
-// include this header, because Boost takes long to compile.
+// Data that the listener and the connections of an HttpServer share. Only http.cc and
+// http_connection.cc include this header, because Boost takes long to compile.
 #pragma once
 
 #include <atomic>
@@ -37,12 +37,12 @@ inline std::chrono::steady_clock::duration seconds(double s) {
 class Waiting {
  public:
   virtual ~Waiting() = default;
-  // Closes the connection, from any thread; false if it is being closed already.
+  // Closes the connection, from any thread; returns false if the connection is already closing.
   virtual bool close() = 0;
 };
 using WaitingList = std::list<std::weak_ptr<Waiting>>;
 
-// The bytes of one request that count towards the limit of all bodies, until its body is parsed.
+// The bytes of one unparsed body, which count towards the limit of all bodies.
 class BodyShare {
  public:
   explicit BodyShare(std::shared_ptr<std::atomic<int64_t>> sum) : sum_(std::move(sum)) {}
@@ -67,10 +67,10 @@ struct HttpCore {
   }
 
   void listen(const std::string& address, int64_t wanted);
-  // Accepts connections, and starts again after an exception.
+  // Accepts connections; continues after an exception.
   void keep_accepting();
   net::awaitable<void> accept(std::shared_ptr<void> alive);
-  // Closes the connection of `list` that has waited longest, except `but`; false if there is none.
+  // Closes the connection of `list` that has waited longest, except `but`; false if none waits.
   bool make_room(WaitingList& list, const Waiting* but = nullptr);
   void close_idle();
   std::string next_id();
@@ -83,12 +83,12 @@ struct HttpCore {
   const std::shared_ptr<std::atomic<int64_t>> bodies = std::make_shared<std::atomic<int64_t>>(0);
   const uint64_t session = uint64_t(std::chrono::system_clock::now().time_since_epoch().count());
   std::mutex mutex;
-  // Connections that wait for a header, and for more of a body; those that wait longest are first.
+  // Connections that wait for a header or for more of a body; the longest wait is first.
   WaitingList idle, reading;
-  // The last member, so that running connections are destroyed before the members they refer to.
+  // The last member, so that connections are destroyed before the members to which they refer.
   net::io_context io;
   tcp::acceptor acceptor{net::make_strand(io)};
-  // Connections share these strands, because Boost crashes if there is no memory for a new one.
+  // Connections share these strands, because Boost crashes if memory for a new strand is missing.
   std::vector<net::strand<net::io_context::executor_type>> strands;
   size_t next_strand = 0;
 };

@@ -31,7 +31,7 @@ struct LanguageService::Row {
     if (prompt != nullptr) writer.note(*prompt);
   }
 
-  // Sessions of models with learned positions hold all tokens read.
+  // All tokens read, which sessions of models with learned positions store.
   template <class Ids>
   void remember(Ids begin, Ids end) {
     if (learned) session.history.insert(session.history.end(), begin, end);

@@ -51,7 +51,7 @@ void LanguageService::check(const TextRequest& request) const {
     fail_usage("The prompt is empty; give at least one token.");
   }
   if (session) start += session->state.position + int64_t(session->pending.size());
-  // The model never reads the last token of a text.
+  // The last token of a text is not counted, because the model never reads it.
   if (start > most_tokens() || request.config.max_tokens - 1 > most_tokens() - start) {
     fail_usage("The model has positions for ", most_tokens(), " tokens, and ",
                request.config.max_tokens, " after the first ", start,
@@ -165,7 +165,7 @@ void LanguageService::loop() {
   works_.clear();
 }
 
-// Moves the next text from the queue to `fresh`; false if none may begin.
+// Moves the next text from the queue to `fresh`; returns false if no text may begin.
 bool LanguageService::take_turn(std::vector<TextRequest>& fresh) {
   if (int64_t(rows_.size() + fresh.size()) >= limits_.batch) return false;
   std::map<int64_t, int64_t> places;  // by request

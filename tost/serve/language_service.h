@@ -1,5 +1,5 @@
 // One language model and the thread that runs it. Texts begin and end at any time; every step reads
-// the weights once for one token of each.
+// the weights once, for one token of each text.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct TokenLogprob {
   std::vector<std::pair<int64_t, double>> top = {};  // most likely first
 };
 
-// The ids of a prompt, which texts share and LanguageService::prompt() counts.
+// The token ids of a prompt, shared by its texts and counted by LanguageService::prompt().
 using Prompt = std::shared_ptr<const std::vector<int32_t>>;
 
 struct TextEnd {
@@ -40,10 +40,10 @@ struct TextEnd {
   TextSession session = {};  // the session from here on, if requested
 };
 
-// Callbacks of a text on the model's thread; each must return soon.
+// Callbacks of a text, which run on the model's thread; each must return soon.
 struct TextEvents {
-  // Called after every token with the text that is now final (perhaps ""), the requested facts of
-  // the token, and the position that a session would have here.
+  // Called after every token with the new final text (perhaps ""), the requested facts of the
+  // token, and the position of a session that ends here.
   std::function<void(const std::string& piece, const std::optional<TokenLogprob>&,
                      int64_t position)>
       piece;
@@ -75,14 +75,14 @@ struct ServiceLimits {
 
 class LanguageService {
  public:
-  // Starts the model's thread. `precision` is that of LanguageEngine.
+  // Starts the model's thread. `precision` has the values that LanguageEngine takes.
   LanguageService(LoadedLanguage loaded, Precision precision, const ServiceLimits& limits,
                   Metrics& metrics);
   ~LanguageService();  // stops
   LanguageService(const LanguageService&) = delete;
   LanguageService& operator=(const LanguageService&) = delete;
 
-  // Ends running texts and accepts no more. May be called more than once.
+  // Ends running texts and refuses new ones. May be called more than once.
   void stop();
 
   const LanguageInfo& info() const { return loaded_.info; }
@@ -93,21 +93,21 @@ class LanguageService {
   // The largest number of texts of one submit(), so that a request cannot fill the queue.
   int64_t most_texts() const { return std::max<int64_t>(1, limits_.queue - limits_.queue / 4); }
 
-  // Counts `ids` until the last text that shares them has ended. Throws an ApiError if a text may
-  // not have so many (400), or all waiting texts together (429).
+  // Counts `ids` towards the limit until the last text that shares them has ended. Throws an
+  // ApiError if the prompt (400) or all waiting prompts together (429) have too many tokens.
   Prompt prompt(std::vector<int32_t> ids);
   int64_t prompt_tokens() const { return *prompt_tokens_; }
 
-  // Queues a text; false, without any callback, if the queue is full. Throws a usage Error for
-  // settings and texts that the model cannot take.
+  // Queues a text; returns false, without any callback, if the queue is full. Throws a usage Error
+  // for settings and texts that the model cannot take.
   bool submit(TextRequest request);
   // Queues all texts of a request or none. The request with the fewest running texts is served
-  // next, among equals the one that waited longest; none gets more than half of the batch.
+  // next; of equal ones the one that waited longest. No request gets more than half of the batch.
   bool submit(std::vector<TextRequest> requests);
-  // Runs `work`, which must not throw, on the model's thread; false if the queue is full.
+  // Queues `work`, which must not throw, for the model's thread; false if the queue is full.
   bool run(std::function<void(LanguageModel&)> work);
 
-  // A text that is read piece by piece, for the normalised mean [C] after the final norm.
+  // A text that is read piece by piece, to compute the normalised mean [C] of its hidden vectors.
   struct Embedding {
     Prompt ids;
     size_t read = 0;
@@ -115,7 +115,7 @@ class LanguageService {
     torch::Tensor sum = {};
     std::vector<float> direction = {};  // once all are read
   };
-  // Reads as many tokens as may be read between two steps. Only on the model's thread.
+  // Reads at most as many tokens as are allowed between two steps. Only on the model's thread.
   void embed(Embedding& embedding);
 
   int64_t waiting() const { return waiting_; }

@@ -20,7 +20,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// The logarithm of the sum of exponentials, in the order of ids.
+// The logarithm of the sum of exponentials, summed in the order of ids.
 double log_total(const float* logits, int64_t count) {
   const double top = *std::max_element(logits, logits + count);
   double total = 0;
@@ -76,7 +76,7 @@ void LanguageService::start(TextRequest request) {
   if (row.ids.empty()) end(row, "length");
 }
 
-// Looks the prompt up as late as possible, so that texts that begin together read it once.
+// Looks up the cached prompt as late as possible, so that texts that begin together read it once.
 void LanguageService::find_prefix(Row& row) {
   auto hit = prefixes_.find(row.ids);
   ++(hit.tokens > 0 ? metrics_.prefix_hits : metrics_.prefix_misses);
@@ -88,8 +88,8 @@ void LanguageService::find_prefix(Row& row) {
   if (!row.reading()) row.logits = hit.logits.defined() ? hit.logits : engine_.logits(hit.hidden);
 }
 
-// Reads a piece of the oldest prompt, so that every prompt is finished, then of those with the
-// fewest remaining tokens, so that short prompts do not wait for a long one.
+// Reads a piece of the oldest prompt first, so that every prompt ends. Then reads pieces of the
+// prompts with the fewest remaining tokens, so that short ones do not wait for a long one.
 void LanguageService::read_prompts() {
   const auto rest = [](const std::unique_ptr<Row>& row) {
     return row->ended ? 0 : int64_t(row->ids.size()) - row->read;
@@ -135,7 +135,7 @@ int64_t LanguageService::read_piece(Row& row) {
   }
 }
 
-// Reads the drawn token of every text, in one step of the model.
+// Passes the drawn token of every text through the model in one step.
 void LanguageService::step() {
   std::vector<int64_t> ids;
   std::vector<LanguageState*> states;
@@ -171,7 +171,7 @@ void LanguageService::draw() {
   for (auto* row : ready) emit(*row);
 }
 
-// Draws the next token of a row. Several threads do so at once, so it changes only this row.
+// Draws the next token of a row. Changes only this row, because several threads draw at once.
 void LanguageService::draw_one(Row& row) {
   if (row.request.config.max_tokens == 0) return;
   const float* logits = row.logits.const_data_ptr<float>();

@@ -29,7 +29,7 @@ void LogLines::add(std::string line) {
   if (!thread_.run([this, line = std::move(line)] { write(line); })) ++dropped_;
 }
 
-// Writes at most PIPE_BUF bytes at once, which a pipe that is ready takes without waiting.
+// Writes at most PIPE_BUF bytes at once, which a ready pipe takes without blocking.
 void LogLines::write(std::string line) {
   line += '\n';
   if (const int64_t all = dropped_; all > reported_) {

@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// Cumulative counts up to bounds from a millisecond to a minute.
+// A histogram: cumulative counts up to bounds from a millisecond to a minute.
 class Histogram {
  public:
   void add(double seconds);
@@ -30,10 +30,10 @@ struct Metrics {
   std::atomic<int64_t> prefix_hits{0}, prefix_misses{0}, abandoned{0}, refused{0};
   Histogram first_token, between_tokens;
 
-  // Counts a request under the path of its route, not its own, which bounds the number of series.
+  // Counts a request under the pattern of its route, which bounds the number of series.
   void add_request(const std::string& route, int status, double seconds);
 
-  // Values that are queried when metrics are written.
+  // Values that are read when metrics are written.
   using Gauges = std::map<std::string, std::pair<std::string, double>>;  // name: help, value
   std::string text(const Gauges& gauges) const;
 
@@ -49,8 +49,8 @@ class LogLines {
   explicit LogLines(int descriptor);
   ~LogLines();  // writes the rest, if the reader takes it within a second
 
-  // Queues a line, from any thread. Drops it if too many wait; {"dropped": count} is then written
-  // before the next line.
+  // Queues a line, from any thread. Drops the line if the queue is full; {"dropped": count} is then
+  // written before the next line.
   void add(std::string line);
   int64_t dropped() const { return dropped_; }
 

@@ -1,4 +1,4 @@
-// The page for browsers, web/serve.html as one file that loads no others.
+// The page for browsers: web/serve.html as one file that loads no other files.
 #pragma once
 
 #include "tost/serve/http.h"

@@ -19,11 +19,11 @@ using nlohmann::json;
 constexpr ImageLimits kPictureLimits{
     .max_side = 16'384, .max_pixels = 40'000'000, .max_file_bytes = 64 << 20};
 constexpr size_t kMaxPictures = 64;
-// The most pixels to decode for a request, and the bytes of a pixel that waits for the model.
+// The largest number of pixels to decode for a request, and the bytes of one decoded pixel.
 constexpr int64_t kMaxWork = 400'000'000, kSeenWork = 4;
 constexpr int64_t kMaxExplained = 512;  // tokens
 
-// The pictures of a request, which hold a part of the budgets until the answer.
+// The pictures of a request and their parts of the budgets, held until the answer.
 struct Pictures {
   const ServedModel& model;
   int64_t top = 5;
@@ -52,7 +52,7 @@ bool is_picture(const HttpRequest& request) {
   return starts_with(request.content_type, "image/");
 }
 
-// Throws for a picture that was sent as a form, or without its type.
+// Throws an ApiError for a picture that was sent as a form or without a content type.
 void refuse_forms(const HttpRequest& request) {
   const bool form = starts_with(request.content_type, "multipart/");
   if (!form && (is_picture(request) || !looks_like_image(request.body))) return;
@@ -61,7 +61,7 @@ void refuse_forms(const HttpRequest& request) {
                           "'image/jpeg', or in JSON as base64."));
 }
 
-// The picture that is the body of the request.
+// Returns the picture that is the body of the request.
 PicturesPtr sent_picture(const Call& call) {
   return std::make_shared<Pictures>(Pictures{.model = call.app.pictures(call.parameter("model")),
                                              .files = {std::move(call.exchange->request.body)}});
@@ -86,8 +86,8 @@ PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field,
   return std::make_shared<Pictures>(std::move(result));
 }
 
-// Reserves the pictures' part of the budgets. Decodes one picture after the other on another thread
-// and passes each to `take`. Then runs `answer` on the model's thread.
+// Reserves the pictures' part of the budgets. Decodes the pictures one by one on another thread and
+// passes each to `take`. Then runs `answer` on the model's thread.
 void decode_pictures(const Call& call, const PicturesPtr& pictures,
                      std::function<void(const Image&, const Preprocess&)> take,
                      std::function<void(PictureService&)> answer) {
@@ -102,7 +102,7 @@ void decode_pictures(const Call& call, const PicturesPtr& pictures,
                             "progressive JPEG counts; at most ", kMaxWork,
                             " are decoded for a request: send fewer or smaller ones."));
   }
-  // The network's input stays in memory until it is read.
+  // The network's input stays in memory until the network has read it.
   work += kSeenWork * int64_t(files.size()) * preprocess.size * preprocess.size;
   const auto part = call.app.pixels.take(work);
   if (part == nullptr) {

@@ -42,7 +42,7 @@ PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
     node = found->second.get();
   }
   if (node == root_.get()) return {};
-  // The node's ancestors are used with it, so they follow it in the list.
+  // The ancestors of a node are used with the node, so they follow it in the list.
   for (Node* n = root_.get() == node->parent ? nullptr : node->parent; n != nullptr;
        n = n->parent == root_.get() ? nullptr : n->parent) {
     use(*n);
@@ -72,7 +72,7 @@ void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const Langua
     parent = found->second.get();
   }
   if (parent->next.count(piece) != 0) return;
-  // Completes the node before it enters the trie, because an allocation may fail.
+  // Completes the node before inserting it into the trie, because an allocation may fail.
   auto node = std::make_unique<Node>();
   node->parent = parent;
   node->tokens = tokens;

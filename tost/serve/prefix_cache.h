@@ -1,6 +1,6 @@
 // Caches the states after beginnings of prompts, so that a repeated beginning is not read again: a
 // trie whose edges are pieces of kPrefixPiece tokens. The rest of a prompt is a shorter edge, which
-// only serves the same prompt: another prompt is read from the piece before.
+// only the same prompt can use.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace tost {
 
-// Prompts are read in pieces that end at multiples of this position, cached or not. So the results
-// do not depend, bit for bit, on the content of the cache.
+// Prompts are read in pieces that end at multiples of this number, cached or not. So the content of
+// the cache changes no bit of the results.
 inline constexpr int64_t kPrefixPiece = 256;
 
 // Not thread-safe.
 class PrefixCache {
  public:
-  // Limit in bytes for tensors, keys and the overhead of allocator and trie; 0 caches nothing.
+  // The limit in bytes for tensors, keys and overhead; 0 disables the cache.
   explicit PrefixCache(int64_t most_bytes);
   ~PrefixCache();
 
@@ -34,8 +34,8 @@ class PrefixCache {
   Hit find(std::span<const int32_t> ids);
 
   // Caches the state after the first `tokens` of `ids`: a multiple of kPrefixPiece, or all of them.
-  // Does nothing if a shorter beginning is not cached, or the state exceeds the limit. Evicts the
-  // least recently used leaves. `last` is the hidden vector after a multiple, else the logits.
+  // Does nothing if the piece before is not cached or the state exceeds the limit. Evicts the least
+  // recently used leaves. `last` is the hidden vector if `tokens` is a multiple, else the logits.
   void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
            const torch::Tensor& last);
 

@@ -105,8 +105,8 @@ class ResponseAnswer : public TextAnswer {
   int64_t sequence_ = 0;
 };
 
-// The model's input: with a template a conversation that ends where the reply begins, without one
-// the unchanged text.
+// The model's input: with a template, the conversation up to the beginning of the reply; without a
+// template, the unchanged text.
 std::string input_text(Fields& fields, const App& app) {
   const auto instructions = fields.text("instructions", {});
   const auto& input = fields.take("input");
@@ -157,7 +157,7 @@ void respond(const Call& call) {
   answer->submit(std::move(request));
 }
 
-// Checks the name of a stored response, which differs from a session's.
+// Checks that a name is that of a stored response and not of a session.
 const std::string& response_id(const Call& call) {
   if (!starts_with(call.argument, "resp-")) {
     throw ApiError(404, cat("There is no response ", shown(call.argument, 60), "."), "response_id");

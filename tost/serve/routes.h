@@ -1,4 +1,4 @@
-// Functions of routes that the table of another source lists.
+// Functions of routes whose table is in another source file.
 #pragma once
 
 #include <vector>

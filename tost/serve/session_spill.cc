@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTrimBytes = 16 << 20;
 
-// Counts failures, so that one failed save does not prevent the others.
+// Counts failures instead of throwing, so that one failed save does not prevent other saves.
 class Failures {
  public:
   template <class Work>
@@ -44,7 +44,7 @@ void SessionStore::save_all() {
   failures.report();
 }
 
-// Trims the allocator, which keeps the memory of freed sessions until then.
+// Returns the memory of freed sessions from the allocator to the system.
 void SessionStore::trim() {
   {
     const Lock lock(mutex_);
@@ -84,7 +84,7 @@ void SessionStore::spill_idle() {
       drop(at->second);
     });
   });
-  // A session may have grown until it was returned, so the sum may exceed the limit.
+  // Spills sessions until the sum is within the limit, because a returned session may have grown.
   for (bool spilled = true; spilled;) {
     spilled = false;
     const Lock lock(mutex_);

@@ -22,7 +22,7 @@ constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
 constexpr int64_t kMaxFileBytes = int64_t{1} << 32;
 
-// Makes an id of `kind` and a random part that cannot be guessed.
+// Makes an id of `kind` and an unpredictable random part.
 std::string new_id(const std::string& kind) {
   std::random_device system;
   std::string id = kind + "-";
@@ -30,7 +30,7 @@ std::string new_id(const std::string& kind) {
   return id;
 }
 
-// Whether a name has the form of an id; only then may it become part of a path.
+// Whether a name has the form of an id; only such a name may become part of a path.
 bool is_id(const std::string& id) {
   if (id.size() != kIdLength || !(starts_with(id, "sess-") || starts_with(id, "resp-"))) {
     return false;
@@ -65,7 +65,7 @@ SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
   adopt_folder();
 }
 
-// Loads the folder's sessions: each subfolder is a model, each file a session.
+// Loads the sessions of the folder, in which each subfolder is a model and each file a session.
 void SessionStore::adopt_folder() {
   for (const auto& model : folder_entries(limits_.folder)) {
     if (!model.folder || model.link) continue;
@@ -162,8 +162,7 @@ bool SessionStore::idle(const Entry& e, double seconds) const {
   return !e.info.busy && WallClock::now() - e.used >= std::chrono::duration<double>(seconds);
 }
 
-// The least recently used session that may be spilled to the folder, or stored answer that may be
-// removed.
+// The least recently used session that may be spilled, or stored answer that may be removed.
 SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   auto oldest = entries_.end();
   for (auto at = entries_.begin(); at != entries_.end(); ++at) {
@@ -175,7 +174,7 @@ SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   return oldest;
 }
 
-// Spills the least recently used session except `but`; false if there is none.
+// Spills the least recently used session except `but`; returns false if there is none.
 bool SessionStore::spill_oldest(const Entry* but) {
   const auto found = lock_ ? oldest(true) : entries_.end();
   if (found == entries_.end() || &found->second == but) return false;
@@ -184,7 +183,7 @@ bool SessionStore::spill_oldest(const Entry* but) {
   return true;
 }
 
-// Refuses before it evicts anything, if eviction cannot make enough room.
+// Throws before any eviction if evictions cannot make enough room.
 void SessionStore::make_room(int64_t bytes) {
   const auto many = [this] { return int64_t(entries_.size()) >= limits_.count; };
   const auto full = [&] { return many() || bytes_ + bytes > limits_.bytes; };

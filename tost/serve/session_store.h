@@ -1,5 +1,5 @@
-// Stores the sessions that no text is using, each as the bytes of its file, in memory or in a
-// folder. The bytes never change, so a fork is another name for the same bytes. Free of torch.
+// Stores the sessions that no text is using, in memory or in a folder, as the bytes of their files.
+// The bytes never change, so a fork is another name for the same bytes. Free of torch.
 #pragma once
 
 #include <chrono>
@@ -36,14 +36,14 @@ struct SessionLimits {
   double age_s = 7 * 86400;  // without use, then they are removed; 0: never
 };
 
-// Thread-safe. Functions throw an ApiError with status 404 for an unknown session, 409 for one that
-// another request continues, 429 without room.
+// Thread-safe. Functions throw an ApiError: 404 for an unknown session, 409 for a session in use,
+// 429 if the store is full.
 class SessionStore {
  public:
   // Loads the sessions of the folder, which no other server may use.
   explicit SessionStore(const SessionLimits& limits);
 
-  // Adds a session; returns its name, "sess" or "resp" and a random part that cannot be guessed.
+  // Adds a session; returns its name: "sess" or "resp" and an unpredictable random part.
   std::string add(const std::string& kind, const std::string& model, int64_t position,
                   std::string bytes);
   // Reserves a name and about `bytes` for a session that give_back() will bring.
@@ -51,11 +51,10 @@ class SessionStore {
   SessionBytes read(const std::string& id, const std::string& model);
   std::string fork(const std::string& id);
   SessionInfo info(const std::string& id);
-  // Up to `limit` sessions with ids greater than `after`, in the order of ids, and whether more
-  // follow.
+  // At most `limit` sessions with ids above `after`, in the order of ids, and whether more follow.
   std::pair<std::vector<SessionInfo>, bool> list(const std::string& after, int64_t limit) const;
   void remove(const std::string& id);
-  // Saves a session durably. Throws an ApiError without a folder.
+  // Saves a session durably. Throws an ApiError if the store has no folder.
   void save(const std::string& id);
 
   // Reserves a session for one request until give_back() returns it, changed or not. A reserved
@@ -64,10 +63,9 @@ class SessionStore {
   void give_back(const std::string& id, int64_t position, std::string bytes);
   void give_back(const std::string& id);
 
-  // Both functions try all sessions, then throw an Error with the number of failures and the first
-  // reason.
+  // Both save functions try all sessions, then throw an Error with the number of failures.
   void save_all();  // at the end
-  // Called every second; also removes expired sessions and returns memory to the system.
+  // Spills idle sessions and removes expired ones; called every second.
   void spill_idle();
   int64_t bytes_in_memory() const;
   int64_t count() const;

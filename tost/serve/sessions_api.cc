@@ -20,7 +20,7 @@ json to_json(const SessionInfo& info) {
   return object;
 }
 
-// Reads a prompt and nothing more; the stored session continues from there.
+// Reads a prompt and stores the session at its end.
 class NewSession : public TextAnswer {
  public:
   NewSession(const Call& call, const ServedModel& model) : TextAnswer(call, model, 1, {}) {}
@@ -48,7 +48,7 @@ void create(const Call& call) {
   answer->submit(std::move(request));
 }
 
-// Answers with a page of the sessions, as OpenAI's lists.
+// Answers with one page of the list of sessions, in the form of OpenAI's lists.
 void list(const Call& call) {
   const auto text = call.parameter("limit");
   int64_t limit = kListed;
@@ -94,7 +94,7 @@ void export_state(const Call& call) {
   call.exchange->answer({.type = "application/octet-stream", .body = *bytes});
 }
 
-// Imports an untrusted file: checks all of it, and stores a file written from the values read.
+// Imports an untrusted session: checks all values, and stores a file that is written from them.
 void import_state(const Call& call) {
   const auto& model = call.app.language(call.parameter("model"));
   const auto session = session_from(model, call.request().body, "The body");

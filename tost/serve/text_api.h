@@ -20,7 +20,7 @@ inline constexpr size_t kMaxPrompts = 64;
 std::vector<std::vector<int32_t>> prompts_of(const nlohmann::json& value, const ServedModel& model,
                                              const std::string& field);
 
-// Fields of a request that concern the form of the answer, not its texts.
+// Fields of a request that concern only the form of the answer.
 struct AnswerForm {
   bool stream = false, include_usage = false, logprobs = false;
   size_t n = 1;  // texts of each prompt
@@ -35,10 +35,10 @@ GenerateConfig generate_config(Fields& fields, const App& app, const std::string
 std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text);
 const Tokenizer& tokenizer_of(const ServedModel& model);
 
-// The chat template; throws an ApiError that names its flag if there is none.
+// The chat template; throws an ApiError that names the flag if there is no template.
 const ChatTemplate& needed_template(const App& app);
-// Writes a list of {"role", "content"} as text. The role "developer" is "system" if the template
-// has no form for it, missing content is empty. Throws an ApiError for anything else.
+// Writes a list of {"role", "content"} as text. The role "developer" becomes "system" if the
+// template lacks it; missing content is empty. Throws an ApiError for other values.
 std::string conversation(const nlohmann::json& messages, const ChatTemplate& form);
 // Reads a session from the bytes of its file. Throws a data Error beginning with `where`.
 TextSession session_from(const ServedModel& model, const std::string& bytes,
@@ -57,12 +57,12 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   TextAnswer(const Call& call, const ServedModel& model, size_t choices, const AnswerForm& form);
   virtual ~TextAnswer() = default;
 
-  // Makes the text continue session `id`, which changes only if a token is written. Throws an
+  // Makes the text continue session `id`; the session changes only if a token is written. Throws an
   // ApiError if the session is not at position `from` (-1: anywhere).
   void continue_session(const std::string& id, int64_t from, TextRequest& request);
-  // Reserves room and a new name of this kind for the state at the text's end; returns the name.
+  // Reserves room and a name of this kind for the state at the text's end; returns the name.
   std::string store_as(const std::string& kind, TextRequest& request);
-  // Submits one text for each choice, or throws an ApiError. The answer exists as long as they do.
+  // Submits one text for each choice, or throws an ApiError. The answer lives as long as its texts.
   void submit(std::vector<TextRequest> requests);
   void submit(TextRequest request);
 
@@ -72,7 +72,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   virtual void stream_end(size_t) {}
   virtual void finish_stream() {}
   virtual nlohmann::json whole() const = 0;
-  // Notes that are stored with the state at the text's end: see SessionFormat::bytes().
+  // Notes to store with the state at the text's end, as SessionFormat::bytes() describes.
   virtual std::map<std::string, std::string> notes() const { return {}; }
 
   void send(const nlohmann::json& event, const char* name = nullptr) const;
@@ -87,7 +87,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::vector<Choice> choices_;
 
  private:
-  // Holds a session of the store, and gives it back unchanged unless a text has continued it.
+  // Holds a session of the store, and returns it unchanged unless a text has continued it.
   struct Lease {
     SessionStore& store;
     std::string id;

@@ -60,7 +60,7 @@ void embed(const Call& call) {
     }
   }
   if (prompts.empty()) throw ApiError(400, "'input' is empty.", "input");
-  // Reads a text piece by piece between steps, so that it does not block running texts.
+  // Reads a text piece by piece between steps, so that running texts are not blocked.
   struct Task {
     Call call;
     const ServedModel& model;

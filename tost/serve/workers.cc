@@ -54,7 +54,7 @@ void Workers::loop() {
     try {
       work();
     } catch (const std::exception&) {
-      // Ignored: there was no memory even for the message.
+      // Ignores an exception, because memory is exhausted even for the message.
     }
   }
 }

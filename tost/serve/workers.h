@@ -13,16 +13,15 @@ namespace tost {
 
 class Workers {
  public:
-  // Starts threads, each of which first runs `begin`. Throws a data Error if one cannot be started.
+  // Starts threads, each of which first runs `begin`. Throws a data Error if a thread cannot start.
   Workers(int64_t threads, int64_t queue, std::function<void()> begin = {});
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Queues `work`; an exception ends only that work. False if too many wait or the threads are
-  // stopped.
+  // Queues `work`; an exception ends only this work. Returns false if the queue is full or stopped.
   bool run(std::function<void()> work);
-  // Accepts no more work, runs what waits and joins the threads. May be called more than once.
+  // Refuses new work, runs the queued work and joins the threads. May be called more than once.
   void stop();
 
  private:

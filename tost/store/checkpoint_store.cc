@@ -30,7 +30,7 @@ int64_t checkpoint_bytes(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-// Renames the folder first, so that a kill leaves a temporary folder and no half checkpoint.
+// Renames the folder before removing it, so that a kill leaves no partial checkpoint.
 void remove_folder(const fs::path& folder) {
   const fs::path discarded = with_suffix(folder, kPartial);
   remove_tree(discarded);
@@ -38,7 +38,7 @@ void remove_folder(const fs::path& folder) {
   remove_tree(discarded);
 }
 
-// The folder of the best checkpoint; empty also if a user removed it: training can continue.
+// The folder of the best checkpoint; empty if there is none or a user removed the folder.
 fs::path best_folder(const fs::path& directory) {
   try {
     return follow_pointer(directory, kBestPointer);

@@ -1,4 +1,4 @@
-// Checkpoints on disk, a folder each: complete and verified, or absent.
+// Checkpoints on disk, one folder each, which is complete and verified or does not exist.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Checkpoint {
   int64_t step = 0;
   std::vector<CheckpointPart> parts = {};
   nlohmann::json state = {};  // state.json
-  // The step of another checkpoint to keep when this one is saved, however old; -1: none.
+  // The step of an older checkpoint that must not be removed; -1: none.
   int64_t keep_step = -1;
   // Files of this checkpoint that are already in the folder of CheckpointStore::open().
   Manifest written = {};
@@ -37,8 +37,8 @@ struct Checkpoint {
 std::map<std::string, torch::Tensor> load_optimizer(const std::filesystem::path& folder);
 
 // Writes a file of a checkpoint into the folder that open() has made, on any process. Flushes the
-// file, and reads it again for its entry in the manifest. On failure removes it and throws a data
-// Error with the space needed and free.
+// file, and reads it again for its entry in the manifest. On failure removes the file and throws a
+// data Error with the needed and the free space.
 ManifestEntry write_checkpoint_part(const std::filesystem::path& folder, const Checkpoint& part);
 
 // Writes and flushes files in a folder with a temporary name, then a manifest with their sizes and
@@ -49,31 +49,31 @@ class CheckpointStore {
   // Creates `directory` if it is missing. keep_last >= 1.
   CheckpointStore(std::filesystem::path directory, int64_t keep_last);
 
-  // Removes the leftovers of killed saves; returns the number of folders removed or restored.
+  // Removes the remains of killed saves; returns the number of folders removed or restored.
   int64_t clean();
 
   // Creates an empty folder with a temporary name for a checkpoint that several processes write.
-  // Then save() must be called with the files they have written, or abandon().
+  // Afterwards either save() must be called with the written files, or abandon().
   std::filesystem::path open(int64_t step);
   void abandon(int64_t step) noexcept;
 
-  // Saves a checkpoint, replacing one of the same step. Afterwards only the newest keep_last, the
-  // best and the one of keep_step remain. On failure removes what it wrote and throws a data Error
-  // with the space needed and free. If the folder above `directory` was moved, it writes nothing
-  // and the Error says so.
+  // Saves a checkpoint, replacing one of the same step. Afterwards only the newest keep_last
+  // checkpoints, the best one and that of keep_step remain. On failure removes the written files
+  // and throws a data Error with the needed and the free space. If the folder above `directory` was
+  // moved, throws an Error that says so and writes nothing.
   std::filesystem::path save(const Checkpoint& checkpoint, bool best);
 
   // See checkpoint_folders().
   std::vector<std::filesystem::path> list() const { return checkpoint_folders(directory_); }
 
   // Reads the newest checkpoint whose files match its manifest; ignores steps after `last_step`.
-  // Each damaged one that is skipped adds a sentence to `messages`. Returns nothing if there is no
-  // checkpoint; throws a data Error if all are damaged.
+  // Adds a sentence to `messages` for each damaged checkpoint that is skipped. Returns nothing if
+  // there is no checkpoint; throws a data Error if all are damaged.
   std::optional<Checkpoint> load_newest(
       std::vector<std::string>& messages,
       int64_t last_step = std::numeric_limits<int64_t>::max()) const;
 
-  // Removes the checkpoints of later steps.
+  // Removes the checkpoints of steps after `step`.
   void remove_after(int64_t step);
 
   const std::filesystem::path& directory() const { return directory_; }

@@ -35,7 +35,7 @@ class NamedWeights {
     const auto* shape = find(name);
     return shape != nullptr && d < shape->size() ? Json((*shape)[d]) : Json();
   }
-  // The number of names before0after, before1after, … without a gap.
+  // Counts the names before0after, before1after, … up to the first one that is missing.
   int64_t count(const std::string& before, const std::string& after) const {
     int64_t n = 0;
     while (find(before + cat(n) + after) != nullptr) ++n;
@@ -49,7 +49,7 @@ class NamedWeights {
 };
 
 // The patch of a stem of convolutions: each stage halves the side, and each after the first doubles
-// the width. If the stem is one convolution, the side of its kernel.
+// the width. A stem of one convolution has patches of the size of its kernel.
 Json patch_side(const NamedWeights& weights, const std::string& projection) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);

@@ -18,12 +18,11 @@ using NamedShapes = std::map<std::string, std::vector<int64_t>>;
 
 // Describes every set of weights among the names ("model.…", "model_ema.…", also with _orig_mod. or
 // module. before the names) by an object {"prefix", "family", "mixer", "dim", "depth", "heads", …}
-// with the values that names and shapes show. Families: the official ToST's image classifiers and
-// the XCiT and ViT models they are compared with, timm's ViT, ToST's language models and
-// nanoGPT/GPT-2. Empty if none is recognised.
+// with the values that names and shapes show. Families: the official image classifiers ToST, XCiT
+// and ViT, timm's ViT, ToST's language models, and nanoGPT/GPT-2. Empty if no model is recognised.
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes);
 
-// What a checkpoint states in addition to its weights; members are empty where it states nothing.
+// Facts that a checkpoint states in addition to its weights; members without a fact are empty.
 struct ModelFacts {
   std::string model;                // the name of its architecture
   std::string model_key = "model";  // its key, for messages
@@ -36,8 +35,8 @@ struct ModelFacts {
   std::vector<double> mean, std;
   std::vector<std::string> classes;
   std::string activation;  // of the MLP, by the names of Hugging Face
-  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). If
-  // present, the other facts are not used.
+  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). If this
+  // description is present, the other facts are not used.
   std::optional<nlohmann::json> description;
 };
 
@@ -49,17 +48,17 @@ struct ForeignModel {
   std::string kind;              // "vision" or "language"
   nlohmann::ordered_json model;  // of recognise_models()
 
-  // A size in `model`; 0 if names and shapes do not show it.
+  // The size under a key of `model`; 0 if names and shapes do not show it.
   int64_t size(const char* what) const;
   bool has(const std::string& name) const { return shapes.count(name) != 0; }
-  // The size of dimension `d` of a tensor. Throws a data Error if either does not exist.
+  // The size of dimension `d` of a tensor. Throws a data Error for a missing tensor or dimension.
   int64_t side(const std::string& name, size_t d) const;
 };
 
 // `name` without the "_orig_mod." of torch.compile and the "module." of data parallelism.
 std::string plain_name(std::string name);
 
-// Hidden units divided by the width. Throws a data Error for a width below 1.
+// Hidden units of the MLP divided by the width. Throws a data Error for a width below 1.
 double foreign_mlp_ratio(int64_t hidden, int64_t dim);
 
 // Reads the args of the official vision training, or the model_args and config of the official

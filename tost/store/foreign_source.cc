@@ -50,7 +50,7 @@ bool holds_tensors(const TorchFile& file, PickleId dict) {
   return false;
 }
 
-// Finds the dict of tensors in a torch file, and its key.
+// Finds the dict of tensors in a torch file, and the key of this dict.
 std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights weights) {
   const bool ema = weights == Weights::kEma;
   const std::array<const char*, 2> keys{ema ? "model_ema" : "model",
@@ -65,7 +65,7 @@ std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights wei
             ema ? "; use the raw weights." : ".");
 }
 
-// Gives weights plain names, and those of GPT-2 the "transformer." that some checkpoints omit.
+// Removes prefixes from the names of weights, and adds GPT-2's "transformer." if it is missing.
 template <class Value>
 std::map<std::string, Value> by_plain_names(const std::string& file,
                                             const std::map<std::string, Value>& named) {
@@ -83,7 +83,7 @@ std::map<std::string, Value> by_plain_names(const std::string& file,
   return result;
 }
 
-// Finds the model that uses all of the weights.
+// Finds the model that uses all weights of a file.
 void recognise(ForeignWeights& weights) {
   for (const auto& model : recognise_models(weights.shapes)) {
     const std::string prefix = model.at("prefix");
@@ -104,7 +104,7 @@ StateDict read_torch_state(const std::shared_ptr<const TorchFile>& file, PickleI
                            const std::string& key) {
   const StateDict state = TorchTensorReader(file).state_dict(dict, key);
   for (const auto& [name, tensor] : state) {
-    // Refuses a shape for which the file does not hold enough bytes.
+    // Refuses a tensor whose shape needs more bytes than the file has.
     if (size_t(tensor.numel()) * tensor.element_size() > tensor.storage().nbytes()) {
       fail_data("'", file->name(), "' has ", tensor.numel(), " elements in tensor ",
                 shown(plain_name(name)), " but only ", tensor.storage().nbytes(),

@@ -1,10 +1,9 @@
 // Opens weights of other programs: files of torch.save, without executing anything in them, and
 // safetensors files without this program's description, with the config.json next to them.
 //
-// In torch files weights are under "model" (or timm's "state_dict"), averaged ones under
-// "model_ema" (or "state_dict_ema"); a file that is itself a dict of tensors holds raw weights. The
-// prefixes "_orig_mod." and "module." are removed from all names, and "transformer." is added to
-// GPT-2's.
+// Torch files hold weights under "model" or "state_dict" and averaged weights under "model_ema" or
+// "state_dict_ema", or are themselves a dict of tensors. The prefixes "_orig_mod." and "module."
+// are removed from all names, and "transformer." is added to GPT-2's.
 #pragma once
 
 #include <filesystem>
@@ -26,17 +25,19 @@ struct ForeignWeights : ForeignModel {
 // those of such a file and its name does not end in .safetensors.
 bool is_torch_checkpoint(const std::filesystem::path& file);
 
-// Opens weights, reading only names and shapes. Throws data Errors that name the file.
+// Opens weights and reads only their names and shapes. Throws data Errors that name the file.
 ForeignWeights open_foreign_weights(const std::filesystem::path& file, Weights weights);
 
-// Whether a model file lacks this program's description: a file of torch.save, or a safetensors
-// file without this program's metadata. Throws a data Error if it cannot be read.
+// Whether a model file is of another program: a file of torch.save, or a safetensors file without
+// this program's metadata. Throws a data Error if the file cannot be read.
 bool is_foreign_checkpoint(const std::filesystem::path& file);
 
-// The kind of the model, "vision" or "language". Reads and throws as open_foreign_weights().
+// The kind of the model, "vision" or "language". Reads the same parts of a file and throws the same
+// Errors as open_foreign_weights().
 std::string foreign_kind(const std::filesystem::path& file, Weights weights);
 
-// Throws a data Error unless the weights are of this kind; `wanted` names it with its article.
+// Throws a data Error unless the weights are of this kind; `wanted` is the kind with its article,
+// such as "an image classifier".
 void expect_kind(const ForeignWeights& weights, const char* kind, const char* wanted);
 
 }  // namespace tost

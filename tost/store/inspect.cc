@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The number of elements that statistics read: dimensions of stride 0 repeat elements.
+// The number of elements that statistics read; a dimension of stride 0 counts once.
 int64_t distinct_elements(const TorchTensor& tensor) {
   int64_t count = 1;
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
@@ -54,7 +54,7 @@ void add_statistics(Json& row, torch::Tensor tensor) {
   row.update({{"nan", nans * repeats}, {"inf", infinities * repeats}});
 }
 
-// The tensors of a report, and sums over them.
+// The tensors of a report, and sums over these tensors.
 class TensorTable {
  public:
   // Statistics stop where overlapping tensors would make them cost far more than the file.
@@ -128,7 +128,7 @@ void describe_torch(Json& report, const fs::path& path, const InspectOptions& op
   add_classes(report, file->tree());
 }
 
-// A model file of this program states its patch; for others the widths of the stem show it.
+// Model files of this program state the patch; in other files the widths of the stem show it.
 void correct_patch(Json& report, const std::map<std::string, std::string>& metadata,
                    const std::string& where) {
   if (!describes_itself(metadata) || report["models"].size() != 1) return;
@@ -188,7 +188,7 @@ Json escaped_json(const Json& value) {
   return safe;
 }
 
-// The weight files in a folder, with the index in place of its shards.
+// The weight files in a folder; an index stands for its shards.
 std::vector<fs::path> weight_files(const fs::path& folder) {
   std::vector<fs::path> files;
   const fs::path index = folder / kSafetensorsIndexFile;

@@ -22,7 +22,7 @@ bool is_quantized(const Tensor& x) {
   return x.scalar_type() == torch::kChar || x.scalar_type() == torch::kByte;
 }
 
-// Sums over all rounded weights.
+// Sums of errors and values over all rounded weights.
 struct Errors {
   double size = 0, error = 0, largest = 0;
 
@@ -43,7 +43,7 @@ QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightTyp
   }
 }
 
-// One tensor of the file in integers, of which the model has the sizes `wanted`.
+// One tensor of the file in integers; `wanted` is the tensor's shape in the model.
 Tensor expanded(const std::string& name, const Tensor& values, const StateDict& file,
                 const Tensor& wanted, const std::string& where) {
   const auto found = file.find(name + kScale);

@@ -1,9 +1,9 @@
-// Weights in fewer bits inside a model file.
+// Weights in fewer bits in a model file.
 //
-// Linear maps and token tables have the types of nn/precision.h: bfloat16, or integers NAME and
-// NAME.scale as the values and scales of ops/quantized_weight.h. Everything else is float32. The
-// metadata "tost.precision" names the precision. Readers get the float32 numbers that the stored
-// ones encode. An engine of that precision rounds these to the same integers again.
+// Linear maps and token tables are stored in bfloat16, or as the integers NAME and the scales
+// NAME.scale of ops/quantized_weight.h. Everything else is float32. The metadata "tost.precision"
+// names the precision. Readers get the float32 values that these numbers encode. An engine of the
+// same precision rounds these values to the same integers again.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,11 @@
 
 namespace tost {
 
-// One of stored_precisions() by its name. Throws a usage Error for others.
+// The one of stored_precisions() that has this name. Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
 // The precision to compute in: `requested` unless it is empty, else the precision of the file if it
-// is among `known`, else fp32, which represents any file's numbers. Throws a usage Error if
-// `requested` is no name.
+// is in `known`, else fp32. Throws a usage Error if `requested` names no precision.
 Precision chosen_precision(const std::string& requested, Precision stored, const Precisions& known);
 
 struct StoredWeights {
@@ -32,13 +31,14 @@ struct StoredWeights {
   double mean_error = 0;     // mean size of an error over mean size of a weight
 };
 
-// The module's tensors as a file of this precision holds them. Throws a usage Error for fp32, a
-// data Error naming the tensor where a weight is not finite.
+// The module's tensors in the form that a file of this precision stores. Throws a usage Error for
+// fp32, a data Error naming the tensor where a weight is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision);
 
-// Replaces every pair of integers and scales of a file by the float32 tensor that `model` has under
-// that name. Throws a data Error about `where` naming the tensor for missing scales, wrong types or
-// sizes, values that no weight has, and scales that are negative or not finite.
+// Replaces every pair of integers and scales of a file by a float32 tensor of the shape that
+// `model` has for this name. Throws a data Error about `where` naming the tensor for missing
+// scales, wrong types or sizes, values that no weight has, and scales that are negative or not
+// finite.
 StateDict expand_weights(const StateDict& file, const StateDict& model, const std::string& where);
 
 }  // namespace tost

@@ -14,7 +14,7 @@
 namespace tost {
 namespace fs = std::filesystem;
 
-// A sum of squares in float64 of finite float32 values is finite, and quick.
+// The sum of squares in float64 is finite if and only if all float32 values are.
 void finish_loading(torch::nn::Module& model, const std::string& where) {
   for (const auto& [name, tensor] : state_dict(model)) {
     if (!tensor.is_floating_point()) continue;

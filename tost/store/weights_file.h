@@ -11,7 +11,7 @@
 namespace tost {
 
 // "vision", "language" or "sequence": the kind of the model file that `path` names (see
-// find_model_file). Reads only names and shapes. Throws a data Error where there is no such file.
+// find_model_file). Reads only names and shapes. Throws a data Error if there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
 // Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that
@@ -19,8 +19,8 @@ std::string model_kind(const std::filesystem::path& path, Weights weights = Weig
 void finish_loading(torch::nn::Module& model, const std::string& where);
 
 // Loads weights of a file, also quantised ones (quantized_file.h), into the model that the file
-// describes, then calls finish_loading(). Throws a data Error about `where` where they do not fit
-// it.
+// describes, then calls finish_loading(). Throws a data Error about `where` if the weights do not
+// fit the model.
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where);

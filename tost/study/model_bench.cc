@@ -39,9 +39,9 @@ std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
              hint.empty() ? " `tost info --models` lists the presets." : hint);
 }
 
-// Presets get random weights, the same at every call, with which every layer affects the logits:
+// Gives presets random weights, the same at every call, such that every layer affects the logits:
 // LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs. Throws a
-// usage Error for unknown names and for a mixer with a file.
+// usage Error for unknown names, and for a file with a mixer.
 std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
   torch::manual_seed(0);
   for (const Kind& kind : kinds()) {
@@ -61,7 +61,7 @@ struct Configuration {
   int64_t threads = 0;
 };
 
-// Sets the number of torch's threads, and restores it at the end of the scope.
+// Sets the number of torch's threads; the destructor restores the old number.
 class ThreadsScope {
  public:
   explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
@@ -181,7 +181,7 @@ void fill_work(const ModelBenchOptions& options, const Configuration& c, const B
 
 void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
                  torch::Device device, ModelBenchRow& row) {
-  // Products of a few rows are bound by reading the weights, not by arithmetic.
+  // The read of the weights, not arithmetic, bounds the time of products with a few rows.
   if (row.test != "decode" && facts_of(row.precision).packing) {
     const auto floor =
         measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
@@ -225,7 +225,7 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
   return row;
 }
 
-// The tasks of one model.
+// Returns the tasks that are measured for one model.
 std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& model) {
   std::vector<BenchTask> tasks;
   const bool pictures = std::string(model.unit()) == "images";

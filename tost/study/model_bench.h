@@ -1,6 +1,6 @@
-// Measures whole networks in every combination of batch, length, threads and precision, with the
-// engine and without: time, spread, rate and memory. In the same process it measures the network's
-// matrix products without the rest, and one read of its weights.
+// Measures time and memory of whole networks for every combination of batch, length, threads,
+// precision and engine. The same process times the network's matrix products and one read of its
+// weights.
 #pragma once
 
 #include <array>
@@ -49,14 +49,14 @@ struct ModelBenchRow {
   double low_ms = 0, median_ms = 0, high_ms = 0;  // quartiles
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
-  // Highest resident memory of the process while this configuration was prepared and run, with
-  // model and libraries; 0 where Linux does not report it. On a GPU, memory of tensors.
+  // Highest resident memory of the process during this measurement; 0 if Linux does not report it.
+  // On a GPU: the highest memory of tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
-  // Milliseconds of a thread for each kernels::Work, in further repetitions that took work_total_ms
-  // on average; 0 if not measured. The rest of the total is copies and waiting.
+  // Milliseconds of a thread for each kernels::Work, in repetitions that took work_total_ms on
+  // average; 0 if not measured. The rest of work_total_ms is copies and waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
 
@@ -66,7 +66,7 @@ struct ModelBenchRow {
 };
 
 // Parses "128,256,4k,1M" to {128, 256, 4096, 1048576}; k and M are powers of 1024. Throws a usage
-// Error for other text, and for lengths that do not rise.
+// Error for other text, and for lengths that are not in rising order.
 std::vector<int64_t> parse_lengths(const std::string& text);
 
 // Throws usage Errors for empty lists, unknown names, numbers out of range, and for the engine or
@@ -74,12 +74,12 @@ std::vector<int64_t> parse_lengths(const std::string& text);
 void check_model_bench(const ModelBenchOptions& options);
 
 // Measures every combination, and calls `report` with each finished row. A combination that a model
-// does not have is a row with the reason. Throws usage Errors for bad options, and a data Error if
-// logits deviate from the plain modules' by more than the precision allows.
+// does not support gives a row with the reason. Throws usage Errors for bad options, and a data
+// Error if logits deviate too much from those of the plain modules.
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 
-// Writes the weights of the one model of `options`, made for its lengths, to a model file.
+// Writes the only model of `options` to a model file, with positions for the lengths of `options`.
 void save_bench_weights(const ModelBenchOptions& options, const std::string& file);
 
 // Writes "input", "plain" (fp32 logits) and the logits of every precision and path ("fp32.plain",
@@ -88,13 +88,13 @@ void save_bench_logits(const ModelBenchOptions& options, const std::string& file
 
 // ---- Rows as Markdown and JSON, and a comparison of two runs. ----
 
-// The rows as {"rows": [...]} of flat objects. Numbers that were not measured are null.
+// The rows as JSON: {"rows": [...]} with flat objects. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
-// One table, and below it the machine. "of floor" is the time of the matrix products alone divided
-// by the whole, "of read" that of reading the weights once.
+// A table and the machine. "of floor" is the time of the matrix products divided by the total time,
+// "of read" the time of one read of the weights divided by it.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 
-// A table of each kind of work as a share of the time; "" if no row has it.
+// A table with the share of each kind of work in the time; "" if no row has these shares.
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
 
 struct BenchChange {

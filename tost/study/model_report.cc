@@ -12,7 +12,7 @@ namespace {
 
 using Json = BenchRowJson;
 
-// The times of each kind of work, work_products_ms and so on; null if not measured.
+// Adds the time of each kind of work, such as work_products_ms; null if not measured.
 Json work_json(const ModelBenchRow& r) {
   Json work;
   const bool measured = r.work_total_ms > 0;
@@ -83,7 +83,7 @@ std::string markdown_row(const ModelBenchRow& r) {
   return markdown_line(cells);
 }
 
-// The fields by which the same row of another run is found.
+// The fields that identify a row, to find the same row in another run.
 std::string key_of(const nlohmann::json& row) {
   std::string key;
   for (const char* name : {"model", "mixer", "test", "batch", "size", "threads", "precision"}) {

@@ -141,8 +141,8 @@ void run_attention_both(const Case& c) {
   torch::autograd::grad({run_attention(c)}, {c.x, c.qkv, c.out}, {c.grad});
 }
 
-// The largest difference of gradients through y and pi. That of temp depends on all tokens through
-// the softmax.
+// The largest difference of gradients through y and pi. The gradient of temp depends on all tokens
+// through the softmax.
 double disagreement(const Case& c) {
   const auto [y, pi] = fused(c, c.w);
   const auto [plain_y, plain_pi] = plain(c, c.w);
@@ -155,7 +155,7 @@ double disagreement(const Case& c) {
   return error;
 }
 
-// The memory of the layer's input, and what it allocates until its output is freed.
+// The memory of a layer's input, and the memory that the layer allocates until its output is freed.
 double saved_by_layer(const Case& c, Operator op) {
   if (!caching_allocator_enabled() || !c.x.is_cpu())
     return std::numeric_limits<double>::quiet_NaN();
@@ -166,7 +166,7 @@ double saved_by_layer(const Case& c, Operator op) {
   return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
 }
 
-// Checks that input, output and one gradient fit in memory, which every form needs at least.
+// Checks that input, output and one gradient fit in memory; every form needs these.
 void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
   const std::string what = cat("--shapes ", shape.batch, "x", shape.tokens);
   const int64_t numbers = checked_mul(shape.batch, shape.tokens, what);
@@ -183,8 +183,8 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   OpBenchRow row;
   row.shape = shape;
   row.error = disagreement(c);
-  // At a first token E is q, so the gradient through q / E is 0; the causal plain form has a
-  // rounding error of about 1e-7 / w there.
+  // At the first token E equals q, so the gradient through q / E is 0, where the causal plain form
+  // has a rounding error of about 1e-7 / w.
   const double allowed = options.dtype == "bfloat16" ? 2e-2 : options.causal ? 1e-3 : 1e-4;
   if (!(row.error <= allowed)) {
     fail_data("The operator and its plain form differ by ", row.error, " at ", shape.batch, "x",
@@ -208,7 +208,7 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
       for (int64_t i = 0; i < calls; ++i) run();
     }});
   };
-  // Short calls run once untimed first, because the call before has evicted their data.
+  // Runs short calls once untimed, because the call before has evicted their data from the caches.
   const auto add_short = [&](double& result, const std::function<void()>& run) {
     add(result, run);
     candidates.back().prepare = run;

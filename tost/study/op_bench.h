@@ -1,4 +1,4 @@
-// Measures speed and memory of the TSSA operator and, in the same process, of references.
+// Measures speed and memory of the TSSA operator and of reference operations in the same process.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,9 @@ struct OpBenchOptions {
   std::string device = "cpu";  // as device_from_name() takes it
 };
 
-// Medians in milliseconds, output allocation included. "Plain" is the plain ATen form on the same
-// token-major w; "layer" is in-projection, operator, out-projection, without biases in the causal
-// form as in the official language models; "projections" only the two projections; "both" is
-// forward and backward together.
+// Medians in milliseconds, with the allocation of the output. "Plain" is the plain form on the same
+// w; "layer" is in-projection, operator and out-projection; "projections" is the two projections;
+// "both" is forward and backward. Causal layers have no biases, as in the official models.
 struct OpBenchRow {
   OpBenchShape shape;
   double error = 0;  // largest deviation from the plain form, over y, pi and all gradients,
@@ -45,18 +44,18 @@ struct OpBenchRow {
   double projections_ms = 0;
   double layer_both_ms = 0;
   double projections_both_ms = 0;
-  // Only on a GPU: a layer of softmax attention with as many heads, by torch's fused kernels.
+  // Only on a GPU: a layer of softmax attention with as many heads, in torch's fused kernels.
   double attention_ms = 0, attention_both_ms = 0;
-  // The memory that a layer keeps for backward, with its input, in units of the input; NaN if the
-  // caching allocator, which counts it, is off.
+  // The memory of a layer's input and of what it stores for backward, divided by that of the input;
+  // NaN if the caching allocator, which counts the memory, is off.
   double layer_kept = 0;
   double plain_layer_kept = 0;
 };
 
-// For every shape: checks that operator and plain form agree, then measures in interleaved rounds.
-// Calls `report` with each finished row, and uses torch's number of threads. On a GPU many calls
-// are queued and timed together. Throws a usage Error for bad options and a data Error if the two
-// forms disagree.
+// Checks for every shape that operator and plain form agree, then measures both in alternating
+// rounds. Calls `report` with each finished row, and uses torch's number of threads. On a GPU many
+// calls are queued and timed together. Throws a usage Error for bad options and a data Error if the
+// two forms disagree.
 std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
                                      const std::function<void(const OpBenchRow&)>& report);
 

@@ -1,2 +1,2 @@
-// Included by c10d's header for Gloo, which uses nothing of it.
+// An empty header, because c10d's header for Gloo includes this name and uses nothing of it.
 #pragma once

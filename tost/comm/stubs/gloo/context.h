@@ -1,4 +1,4 @@
-// The functions of gloo's context that c10d's header for Gloo calls.
+// Declares the functions of gloo's context that c10d's header for Gloo calls.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Types of which c10d's header for Gloo holds pointers only.
+// Declares types to which c10d's header for Gloo holds pointers only.
 #pragma once
 
 namespace gloo::transport {
