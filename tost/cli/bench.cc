@@ -1,4 +1,4 @@
-// tost bench: measures, and measures a reference in the same process.
+// tost bench: measures speed and memory, next to a reference in the same process.
 #include "tost/cli/commands.h"
 
 namespace tost {

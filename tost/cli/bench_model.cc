@@ -1,5 +1,4 @@
-// tost bench model: compares networks with their matrix products alone and with one read of their
-// weights.
+// tost bench model: compares networks with their matrix products and one read of their weights.
 #include "tost/bench/bench_model.h"
 
 #include <torch/version.h>
@@ -55,7 +54,7 @@ struct BenchOutput {
   bool json = false;  // the same as format json
 };
 
-// Describes what is measured now: machine, build and time.
+// Describes the measurement: machine, build and time.
 BenchOrigin bench_origin() {
   return {cpu_name(),
           join(cpu_features(), " "),
@@ -78,7 +77,7 @@ void add_output_options(CLI::App& command, BenchOutput& output) {
       ->delimiter(',');
 }
 
-// Throws a usage Error for an unknown format, and the Errors of check_output_file() for the files.
+// Throws a usage Error for an unknown format, and those of check_output_file() for the files.
 void check_output(BenchOutput& output) {
   for (const auto& file : output.files) check_output_file("output", file);
   if (output.json) output.format = "json";
@@ -88,7 +87,7 @@ void check_output(BenchOutput& output) {
   fail_usage("--format is '", output.format, "'; it must be md or json.");
 }
 
-// Writes each file in the format of its extension, or in that of --format if it has none.
+// Writes each file in the format of its extension; a file without one in the format of --format.
 void write_bench_files(const BenchOutput& output,
                        const std::function<std::string(const std::string& format)>& formatted) {
   for (const auto& file : output.files) {
@@ -138,13 +137,13 @@ void check(BenchModelFlags& o) {
   check_model_bench(o.bench);
 }
 
-// Reads the file of --compare before anything is measured, so that a mistake shows at once.
+// Reads the file of --compare before the measurement, so that a mistake is reported at once.
 nlohmann::json read_earlier(const std::string& file) {
   constexpr int64_t kMaxBytes = int64_t{64} << 20;
   return parse_json(read_file(file, kMaxBytes), cat("'", file, "'"));
 }
 
-// Prints each finished row to stderr; the table is printed at the end.
+// Prints each finished row to stderr, and the table at the end.
 void print_model_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
             << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");

@@ -1,4 +1,4 @@
-// Holds the commit of the build: the only source that is compiled again for every commit.
+// Holds the commit of the build, so that a new commit compiles only this source again.
 #include "tost/cli/program.h"
 #include "tost_commit.h"
 

@@ -1,13 +1,13 @@
-// The commands of the program. Each has a file that parses flags, calls the library and prints.
+// The commands of the program. The file of a command parses flags, calls the library and prints.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace tost {
 
-// Lists the commands in the order of --help. A command is a row here and a file that defines
-// add_NAME_command(), which adds a subcommand to `app`. The subcommand's callback does the work,
-// and throws tost::Error.
+// Lists the commands in the order of --help. A command has a row here, and a file with
+// add_NAME_command(), which adds a subcommand to `app`. The callback of the subcommand does the
+// work, and throws tost::Error.
 #define TOST_COMMANDS(X) \
   X(train)               \
   X(eval)                \

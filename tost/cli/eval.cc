@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// Prints a row with a count and a top-1 accuracy, which is null if the count is 0.
+// Prints a row with a count and a top-1 accuracy; the accuracy is null if the count is 0.
 void print_share(const std::string& name, int64_t count, const json& top1) {
   std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
   if (top1.is_number()) {
@@ -161,7 +161,7 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& command)
   kind.name == "language" ? run_language_eval(app, command) : run_scores(app, kind, command);
 }
 
-// Adds flags for those settings of the kind's data that affect scores.
+// Adds flags for the settings of the data that affect scores.
 void add_data_settings(CLI::App& app, const Kind& kind, EvalCommand& command, KindFlags& flags) {
   for (const std::string& key : kind.data_keys) {
     CLI::Option* option = app.get_option_no_throw(flag_of(key));

@@ -1,4 +1,4 @@
-// The flags of tost eval, and its functions for each kind of model.
+// The flags of tost eval, and one function for each kind of model.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -41,10 +41,10 @@ struct EvalCommand {
 // Throws a usage Error unless --data was given.
 void require_data(const CLI::App& app);
 
-// Adds the flags of language models, and returns them for the check of the kind.
+// Adds the flags that only language models take, and returns these flags.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
 
-// Scores the model and prints the report. `app` knows which flags are set.
+// Scores the model and prints the report. `app` shows which flags are set.
 void run_language_eval(const CLI::App& app, EvalCommand& command);
 
 }  // namespace tost

@@ -26,10 +26,10 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
-// The task of data of tokens and targets (token_task.h), which --task cannot name.
+// The task for data with tokens and targets (token_task.h), which --task cannot name.
 const std::string kAnswers = "answers";
 
-// A flag that only some tasks have, and these tasks.
+// A flag, and the tasks that have it.
 struct TaskFlag {
   std::string flag;
   std::vector<std::string> tasks;
@@ -85,7 +85,7 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
   }
 }
 
-// The share of the text that the run held out of training; the default if the model is not a run.
+// The share of the text that the run held out for validation; the default if the model is no run.
 double holdout_of_training(const std::filesystem::path& model_file) {
   const auto config = run_config(language_train_form(), model_file);
   return config ? config->holdout : LanguageTrainConfig().holdout;
@@ -136,7 +136,7 @@ std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& comm
   return result ? std::optional(to_json(*result)) : std::nullopt;
 }
 
-// Scores data of tokens and targets (token_task.h); returns nothing if interrupted.
+// Scores data with tokens and targets (token_task.h); returns no report if interrupted.
 std::optional<json> run_answers(LoadedLanguage& language, const EvalCommand& command,
                                 ProgressLine& progress) {
   const std::string split = command.split.empty() ? "test" : command.split;
@@ -169,7 +169,7 @@ std::optional<json> run_task(LoadedLanguage& language, EvalCommand& command,
   return run_choice(language, command, progress);
 }
 
-// Prints the report's number under `key`, if it has one, times `scale`.
+// Prints the number under `key` of the report times `scale`; nothing if the report has no such key.
 void print_number(const json& report, const char* key, const char* name, int digits,
                   double scale = 1, const char* unit = "") {
   if (!report.contains(key) || !report[key].is_number()) return;

@@ -69,7 +69,7 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   set_threads(command.run.threads);
   ExplainRequest& request = command.request;
   const bool write = !command.run.json || app.count("--out") > 0;
-  // Refuses the folder now rather than after everything is computed.
+  // Checks the folder before the computation, so that a refusal comes at once.
   if (write) check_report_target(command.out, command.overwrite);
   if (request.samples < 1) {
     fail_usage("--samples is ", request.samples, "; at least 1 is needed.");

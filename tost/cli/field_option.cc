@@ -65,7 +65,7 @@ void join_choices(FieldInfo& field, const FieldInfo& other) {
 }
 
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual) {
-  // Models are not listed here, because `tost info --models` lists them.
+  // Omits the names of models, because `tost info --models` lists them.
   const bool listed = !field.choices.empty() && (field.key != "model" || field.choices.size() <= 8);
   option.description(field.help + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
   if (field.type == FieldType::kBool) return;

@@ -1,5 +1,5 @@
-// Makes flags of the settings in a configuration's table, and the help of `tost train`, which shows
-// the usual ones of its many settings first.
+// Makes flags from a table of settings, and the help of `tost train`, which shows the usual
+// settings first.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,14 +15,14 @@ namespace tost {
 // "--train-size" of train_size.
 std::string flag_of(const std::string& key);
 
-// Adds a flag that writes to `values`, which must outlive the command. The field checks its text.
+// Adds a flag that writes to `values`, which must outlive the command. The field checks the value.
 CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, nlohmann::json& values);
 
-// Adds the choices of `other` that `field` lacks.
+// Adds to `field` those choices of `other` that it lacks.
 void join_choices(FieldInfo& field, const FieldInfo& other);
 
-// Sets the help of the option: the form of its value, "=" and `usual` unless empty, then the
-// field's text and its possible names, unless these are many models.
+// Sets the help of the option: the form of its value, "=" and `usual` unless it is empty, then the
+// field's text and possible names.
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual);
 
 // A setting's value as help shows it; empty for null, an empty text or an empty object.
@@ -37,8 +37,8 @@ struct TrainPlace {
 TrainPlace train_place(const std::string& key);
 
 // Makes --help show the usual settings of the kind of run that the other flags select, with the
-// values of its recipe. --help-all shows all settings of that kind, or of every kind where none is
-// selected. `options` has the flag of every setting by its key; `examples` are printed at the end.
+// values of the recipe. --help-all shows all settings of this kind, or of all kinds if none is
+// selected. `options` maps the key of every setting to its flag; `examples` are printed at the end.
 void set_train_help(CLI::App& command, std::map<std::string, CLI::Option*> options,
                     std::string examples);
 

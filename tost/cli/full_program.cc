@@ -25,7 +25,7 @@ std::string explain(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   if (torch == nullptr) return {};
   const std::string what = torch->what_without_backtrace();
-  // Memory that there is not, and sizes that no memory could have.
+  // Explains failed allocations, and sizes that no machine can allocate.
   const bool memory =
       dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
       std::ranges::any_of(

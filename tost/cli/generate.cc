@@ -1,4 +1,4 @@
-// tost generate: text from a language model, streamed to stdout.
+// tost generate: writes text by a language model, streamed to stdout.
 #include "tost/cli/generate.h"
 
 #include <unistd.h>
@@ -40,7 +40,7 @@ std::string read_prompt_file(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
-// The lines that are not empty, without a carriage return at their end.
+// The lines of a text that are not empty, without carriage returns.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   size_t begin = 0;
@@ -54,7 +54,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// A prompt and how messages name it.
+// A prompt, and its name in messages.
 struct Prompt {
   std::string text, where;
 };
@@ -95,7 +95,7 @@ void check_options(const GenerateFlags& o) {
   if (o.samples != 1 || !o.prompts_file.empty()) {
     fail_usage("--session continues one text; leave out --samples and --prompts.");
   }
-  // Checked now, not after all is written.
+  // Checks the output file before the text is written.
   const auto folder = absolute_path(o.session).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
     fail_data("The session '", o.session, "' cannot be written: ", system_reason(errno), ".");
@@ -175,7 +175,7 @@ void print(const GenerateFlags& o, const std::string& file, const std::vector<Pr
   if (o.stats && !o.run.json) print_stats(result.stats);
 }
 
-// A warning about parts that the text will lose, printed before it begins.
+// Warns, before the text begins, about the parts that it will lose.
 void note_past_block(const TextModel& model, const GenerateFlags& o,
                      const std::vector<std::vector<int64_t>>& prompts, const TextSession& session) {
   if (o.past_block_given || model.config().positions != "learned") return;

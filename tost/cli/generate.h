@@ -1,4 +1,4 @@
-// tost generate, for the full program and the small one, which open models in their own ways.
+// tost generate, for the full and the small program, which open models in different ways.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// The model of the command, and how it is to run.
+// The model of the command, and the settings to run it.
 struct TextChoice {
   std::string checkpoint;
   std::string precision;  // empty: the file's

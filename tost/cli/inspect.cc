@@ -29,7 +29,7 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-// The beginning of a long value; all of it if `all` is set.
+// The beginning of a long value; the whole value if `all` is set.
 std::string short_text(const Json& value, bool all) {
   constexpr size_t kMost = 200;
   std::string text = text_of(value);
@@ -55,8 +55,7 @@ void print_tree(const Json& value, int indent, bool all) {
   }
 }
 
-// Whether this is the optimiser's file of a checkpoint, with two or three times the tensors of the
-// model.
+// Whether the file holds an optimiser's state, with two or three times the tensors of the model.
 bool is_optimizer_file(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
   return name == kOptimizerFile || starts_with(name, "optimizer-");
@@ -77,8 +76,8 @@ void print_models(const Json& models) {
   }
 }
 
-// Tensors that share one line: single numbers whose names begin alike, such as an optimiser's step
-// counts of all parameters.
+// Tensors that share a line: single numbers whose names begin alike, such as step counts of an
+// optimiser.
 struct TensorGroup {
   std::string name;
   std::vector<const Json*> rows;
@@ -121,7 +120,7 @@ void print_group(const TensorGroup& group, size_t width) {
   std::cout << "\n";
 }
 
-// Prints tensors in groups; with statistics, which differ, each on a separate line.
+// Prints tensors in groups; with statistics, prints each tensor on a separate line.
 void print_tensors(const Json& tensors) {
   if (tensors.empty()) return;
   const auto groups = grouped(tensors, !tensors.front().contains("nan"));

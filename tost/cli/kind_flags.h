@@ -13,10 +13,10 @@
 
 namespace tost {
 
-// The flags of each kind, by Kind::name. A flag may be in several lists; one in none is for all.
+// The flags of each kind, by Kind::name. A flag in no list is for all kinds.
 using KindFlags = std::map<std::string, std::vector<CLI::Option*>>;
 
-// Throws a usage Error for a flag that is set and only applies to other kinds.
+// Throws a usage Error for a flag that is set but applies to other kinds only.
 inline void check_kind(const Kind& kind, const KindFlags& flags) {
   const auto takes = [&](const std::string& name, const CLI::Option* flag) {
     const auto list = flags.find(name);
@@ -39,7 +39,7 @@ inline void check_kind(const Kind& kind, const KindFlags& flags) {
   }
 }
 
-// The row of a kind in a command's table, whose rows begin with `kind`; every kind has one.
+// Finds a kind in a command's table, in which each row begins with `kind` and every kind has a row.
 template <class Row, size_t N>
 const Row& row_of_kind(const Row (&rows)[N], const Kind& kind) {
   for (const Row& row : rows) {

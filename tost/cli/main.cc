@@ -1,10 +1,10 @@
-// The program is a thin shell around two libraries: libtost_small.so, which needs no torch and
-// starts at once, and libtost_program.so, which can do everything. OpenMP's
-// runtime decides how its threads wait when it is loaded, before any main() that links it could
-// change this. Its default, to spin, is ruinous where another process wants the same cores:
-// measured here, a training run next to two busy processes fell from 360 to 13 images a second. Not
-// to spin at all costs a wake-up for every parallel region: decoding, which has a hundred short
-// ones a token, took 9.5 ms instead of 7.0. So they spin for some 20 microseconds and then sleep.
+// Runs one of two libraries: libtost_small.so, which needs no torch and starts at once, or
+// libtost_program.so, which has all commands. OpenMP's runtime reads its settings as it is loaded,
+// so this program sets them before it loads a library. By default OpenMP's threads spin while they
+// wait, which is ruinous if another process needs the cores: a training run next to two busy
+// processes fell from 360 to 13 images a second. Threads that never spin must be woken for every
+// parallel region: decoding, with a hundred short regions a token, took 9.5 ms instead of 7.0. So
+// threads spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ constexpr int kNoLibrary = -2;
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Without one, relative paths fail, and the math library ends the program as it is loaded.
+  // Checks the working directory: without one, the math library would end the program.
   std::error_code error;
   (void)std::filesystem::current_path(error);
   if (error) {
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     return found == nullptr ? kNoLibrary
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
-  // Asked only for what it knows, so that other commands load one library.
+  // Loads the small library only for its commands, so that other commands load one library.
   const bool small = argc > 1 && std::strcmp(argv[1], "generate") == 0;
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
                  dlerror());
     code = 1;
   }
-  // Skips destructors: those of LibTorch's registries cost tens of milliseconds.
+  // Skips destructors, because those of LibTorch's registries take tens of milliseconds.
   std::fflush(nullptr);
   std::_Exit(code);
 }

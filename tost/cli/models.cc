@@ -69,7 +69,7 @@ void print_table(const std::vector<ShippedModel>& models) {
             << " photo.png\n";
 }
 
-// Prints every text of the card with its name; only --json shows the rest of the card.
+// Prints the texts of the card with their names; only --json shows the other values.
 void print_card(const ShippedModel& model) {
   const auto line = [](const std::string& key, const std::string& value) {
     std::cout << std::left << std::setw(12) << key << value << "\n";
@@ -86,7 +86,7 @@ void print_card(const ShippedModel& model) {
   }
 }
 
-// Returns the models whose files are intact, and reports the others on stderr.
+// Returns the models with intact files, and reports the other models on stderr.
 std::vector<ShippedModel> intact(const std::vector<ShippedModel>& all) {
   std::vector<ShippedModel> models;
   for (const ShippedModel& model : all) {

@@ -61,11 +61,11 @@ void add_predict_command(CLI::App& app) {
   auto options = std::make_shared<PredictFlags>();
   PredictRequest& request = options->request;
   add_model_argument(*command, "checkpoint", request.file);
-  // Pictures are optional here: each kind of model checks that it got its input.
+  // Makes pictures optional, because each kind of model checks that it got input.
   command->add_option("images", request.pictures, "JPEG or PNG files");
   auto flags = std::make_shared<KindFlags>();
   (*flags)["vision"] = {add_value(*command, "--batch", request.batch, "Images at a time")};
-  // allow_extra_args is off, so that a text in brackets is one text and not a list.
+  // Disables allow_extra_args, so that a text in brackets is one text and not a list.
   (*flags)["sequence"] = {
       command
           ->add_option("--text", request.texts,

@@ -30,19 +30,19 @@ std::atomic<bool> stop_requested{false};
 int exit_code = 0;
 
 extern "C" void on_stop_signal(int signal) {
-  // After a second signal the program ends at once, as if it caught no signals.
+  // Restores the default action of signals, so that a second signal ends the program at once.
   if (stop_requested.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
 }
 
-// Does not end the program, however often terminal and shell send the signal.
+// Handles the loss of the terminal, whose signal may come several times.
 extern "C" void on_hang_up(int) {
   stop_requested = true;
 }
 
-// The innermost subcommand that was parsed, for messages such as "see tost X --help".
+// The innermost parsed subcommand, for messages such as "see tost X --help".
 const CLI::App& deepest_command(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) return deepest_command(*command);
   return app;
@@ -53,7 +53,7 @@ std::string command_line_name(const CLI::App& command) {
   return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
 }
 
-// Explains unexpected arguments by naming the expected ones, which CLI11 does not.
+// Names the expected arguments in messages about unexpected ones, which CLI11 does not do.
 std::string explain_extras(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string word = extras.empty() ? "" : extras.front();
@@ -104,8 +104,7 @@ bool out_of_memory(const std::exception& error) {
          dynamic_cast<const std::length_error*>(&error) != nullptr;
 }
 
-// A sentence for exceptions of other libraries, which does not call errors of the system a mistake
-// of this program.
+// A message for exceptions of other libraries, which distinguishes errors of the system from bugs.
 std::string foreign_sentence(const std::exception& error) {
   if (auto sentence = parts.explain(error); !sentence.empty()) return sentence;
   if (out_of_memory(error)) return kNoMemory;
@@ -145,7 +144,7 @@ bool output_closed() {
 }
 
 // Returns the exit code of a command that has printed its output. If the reader has closed the pipe
-// (`tost ... | head`), SIGPIPE ends the program only now, after the command's work.
+// (`tost ... | head`), raises SIGPIPE only now, after the command's work.
 int after_output(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
@@ -165,11 +164,10 @@ int run_program(int argc, char** argv, const ProgramParts& of_program) {
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
   try {
-    // A reader that closes the pipe must not end the work before after_output().
+    // Ignores SIGPIPE until after_output(), so that a closed pipe does not end the work.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Makes malloc return freed blocks of this size to the system, so that resident memory is in
-    // use.
+    // Makes malloc return freed blocks of this size to the system at once.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     build_commands(app);
     app.parse(argc, argv);

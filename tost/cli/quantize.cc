@@ -97,10 +97,10 @@ void run_quantize(const QuantizeCommand& c) {
   const Weights weights = c.ema ? Weights::kEma : Weights::kRaw;
   const Precision precision = storable_precision(c.precision);
   check_quantize_output(c.out, precision);
-  // Refuses a precision or data that do not fit before anything is written.
+  // Refuses an unsuitable precision or data set before anything is written.
   const Kind& kind = kind_named(model_kind(c.in, weights));
   json before, products, data{{"data", c.data.path}};
-  // The method is not named for decoding, which gains from fewer bits with every method.
+  // Omits the method for decoding, which gains from fewer bits with every method.
   if (!kind.decodes) products = product_method(packing_of(precision));
   if (!c.data.path.empty()) {
     if (c.data.format != "auto") data["data_format"] = c.data.format;

@@ -39,7 +39,7 @@ struct ServeFlags {
   AppConfig app;
 };
 
-// A model given as NAME=FILE, or as FILE, whose name without its extension names the model.
+// A model in the form NAME=FILE, or FILE, whose name without its extension is then NAME.
 struct NamedModel {
   std::string id, path;
 };
@@ -98,7 +98,7 @@ void raise_descriptor_limit(int64_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Reads the key from a file or the environment; a flag would be visible to other users.
+// Reads the API key from a file or the environment, because other users can see flags.
 std::string read_key(const std::string& file) {
   std::string key;
   if (!file.empty()) {
@@ -234,7 +234,7 @@ void run_serve(ServeFlags& o) {
   std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
             << std::endl;
   const Spiller spiller(app);
-  // Saves idle sessions first, so that a client that hangs cannot prevent it.
+  // Saves idle sessions first, so that a client that hangs cannot prevent the save.
   const auto save = [&app] {
     try {
       app.sessions.save_all();

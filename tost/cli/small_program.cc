@@ -1,5 +1,5 @@
-// The program without torch: what the engine can run starts at once. Everything else is left to the
-// full program.
+// The program without torch, which starts at once and runs the models of the small engine. The full
+// program does all other work.
 #include "tost/cli/generate.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
@@ -25,7 +25,7 @@ void add_commands(CLI::App& app) {
 }  // namespace
 }  // namespace tost
 
-// The exit code; -1 where the full program is needed, which then starts instead.
+// Returns the exit code, or -1 if the full program must run instead.
 extern "C" int tost_run_small_program(int argc, char** argv) {
   using namespace tost;
   const auto explain = [](const std::exception&) { return std::string(); };

@@ -1,5 +1,4 @@
-// A line of progress on stderr that redraws itself on a terminal; occasional plain lines in a pipe
-// or file.
+// Shows progress on stderr: a line that is redrawn on a terminal, occasional plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -11,18 +10,18 @@ namespace tost {
 
 class ProgressLine {
  public:
-  // `quiet` shows no progress, only the lines of print().
+  // If `quiet` is set, only the lines of print() are shown.
   explicit ProgressLine(bool quiet);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Shows a bar and `text`, cut to the terminal's width, at most ten times a second; in a pipe a
-  // line at first, every 15 seconds and at the end.
+  // Shows a bar and `text`, cut to the terminal's width, at most ten times a second; in a pipe
+  // prints a line every 15 seconds.
   void update(int64_t done, int64_t total, const std::string& text);
   // Prints a line that stays above the bar.
   void print(const std::string& line);
-  // Leaves the last state visible and ends the line.
+  // Ends the line of progress, whose last state stays visible.
   void finish();
 
  private:
@@ -37,7 +36,7 @@ class ProgressLine {
   std::optional<Clock::time_point> last_plain_;  // none yet
 };
 
-// Columns of the terminal on stderr; 80 if unknown.
+// The width of the terminal on stderr in columns; 80 if unknown.
 int64_t terminal_width();
 
 }  // namespace tost

@@ -39,7 +39,7 @@ struct TrainFlags {
   json flags = json::object();
 };
 
-// Shows progress on stderr; the command prints the result.
+// Shows the progress of training on stderr.
 class TrainView : public TrainListener {
  public:
   explicit TrainView(bool quiet) : quiet_(quiet), line_(quiet) {}
@@ -156,7 +156,7 @@ std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
   return text + ", last " + show_metric(result.metric, last->get<double>());
 }
 
-// The command that scores the run on data that did not select its weights, if there are any.
+// The command that scores the run on data that did not select its weights; empty without such data.
 std::string next_command(const std::string& run) {
   const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
   return cat("tost eval ", quoted(run), " --data ", quoted(config.value("data", "")));
@@ -181,7 +181,7 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
             << ". Next: " << next_command(options.out) << "\n";
 }
 
-// Connects to the other processes if torchrun has started several; else returns null.
+// Connects to the other processes if torchrun has started several; returns null for one process.
 std::unique_ptr<Group> meet(TrainRun& run) {
   const std::optional<GroupPlace> place = place_from_environment();
   if (!place) return nullptr;
@@ -200,7 +200,7 @@ std::unique_ptr<Group> meet(TrainRun& run) {
   return group;
 }
 
-// Refuses --minutes where it cannot be used, before anything is measured.
+// Refuses --minutes, before anything is measured, in a run that cannot use it.
 void check_minutes(const TrainRun& run) {
   const auto check = [&] {
     if (run.group == nullptr && run.mode != RunMode::kResume) return std::string();
@@ -209,7 +209,8 @@ void check_minutes(const TrainRun& run) {
   run.group == nullptr ? check() : run.group->by_first(check);
 }
 
-// Sets max_steps to what fits in the minutes; returns false if the user stopped it.
+// Sets max_steps to the number of steps that fit in --minutes; returns false if the user stopped
+// it.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   check_minutes(run);
   if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
@@ -225,7 +226,7 @@ bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   return true;
 }
 
-// Prints a new run's complete settings, or refuses them, without reading data.
+// Prints the complete settings of a new run, or refuses them, without reading data.
 void show_settings(const json& values) {
   const RunKind& kind = choose_run_kind(values);
   const PreparedRun run = kind.prepare(values, nullptr);
@@ -258,7 +259,7 @@ void run_train(const TrainFlags& options) {
                   : print_result(result, options, view.steps_per_epoch());
 }
 
-// Why the text is no number of minutes that a run can last; empty if it is one.
+// The fault of a text that must be a number of minutes; empty if it has none.
 std::string why_no_minutes(const std::string& text) {
   double minutes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);
@@ -268,8 +269,7 @@ std::string why_no_minutes(const std::string& text) {
              : cat("'", text, "' is not a number from 0.05 to 1,000,000");
 }
 
-// Every setting once, with the widest range of all kinds that have it; the selected kind checks its
-// own range.
+// Every setting once, with the widest range of all kinds; the selected kind checks its range.
 std::vector<FieldInfo> widest_fields() {
   std::vector<FieldInfo> all;
   for (const RunKind& kind : run_kinds()) {

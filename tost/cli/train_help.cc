@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// A group of settings: --help shows `usual`, --help-all also `rest`.
+// A group of settings: --help shows those in `usual`, --help-all also those in `rest`.
 struct TrainHeading {
   const char* title;
   std::vector<std::string> usual, rest;
@@ -94,7 +94,7 @@ std::string default_value(const RunKind& kind, const std::string& recipe, const 
   return show_setting(kind.usual(recipe).value(key, json()));
 }
 
-// A setting's field, with the choices and help texts of all kinds that have it.
+// The field of a setting, with the choices and help texts of all kinds.
 FieldInfo joined_field(const std::string& key) {
   FieldInfo joined;
   std::vector<std::string> nouns;
@@ -118,7 +118,7 @@ FieldInfo joined_field(const std::string& key) {
   return joined;
 }
 
-// A setting's default, "64", or "small 64, char 12" if the first recipes of the kinds differ.
+// The default of a setting: "64", or "small 64, char 12" if the recipes of the kinds differ.
 std::string joined_default(const std::string& key) {
   std::vector<std::string> values, parts;
   for (const RunKind& kind : run_kinds()) {
@@ -166,7 +166,7 @@ class TrainHelp : public CLI::Formatter {
     return results.empty() ? "" : results.back();
   }
 
-  // The kind of run that the flags select; null if they do not say, or contradict each other.
+  // The kind of run that the flags select; null if they select no kind or several.
   const RunKind* selected_kind() const {
     json values = json::object();
     for (const char* key : {"recipe", "model", "from"}) {

@@ -12,8 +12,8 @@ struct AdamWStep {
 };
 
 // Writes p, exp_avg, exp_avg_sq (float32) and `copy` (bfloat16) in one pass over memory; `gradient`
-// is float32 or bfloat16. All tensors are contiguous and of one size. The caller tells autograd
-// that they have changed.
+// is float32 or bfloat16. All tensors must be contiguous and of one size. The caller must report
+// the change to autograd.
 void adamw_step(const AdamWStep& options, const at::Tensor& p, const at::Tensor& exp_avg,
                 const at::Tensor& exp_avg_sq, const at::Tensor& copy, const at::Tensor& gradient);
 

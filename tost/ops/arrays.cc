@@ -10,7 +10,7 @@
 namespace tost {
 namespace {
 
-// The deleter of an array's memory that is a tensor's.
+// The deleter of an array whose memory belongs to a tensor.
 struct TensorHolder {
   at::Tensor tensor;
 
@@ -26,7 +26,7 @@ Array array_of(const at::Tensor& tensor) {
     fail_usage("Engines take tensors of the usual types, not one of ", tensor.scalar_type(), ".");
   }
   const at::Tensor plain = tensor.detach();
-  // One byte where a tensor is empty, so that the array is defined.
+  // Points an empty tensor's array to one byte, so that the array is defined.
   static char nothing = 0;
   void* data = plain.numel() > 0 ? const_cast<void*>(plain.const_data_ptr()) : &nothing;
   return {plain.sizes().vec(), TorchDtype(type - kScalarTypes.begin()),

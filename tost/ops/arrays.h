@@ -1,4 +1,4 @@
-// Between torch's tensors and the arrays of the engines, without copying.
+// Converts between torch's tensors and the arrays of the engines, without copying.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,18 @@
 
 namespace tost {
 
-// The tensor's numbers with its strides, without gradient; undefined stays so. Throws a usage Error
-// for types that files of safetensors do not hold. Of a tensor on a GPU only tensor_of() makes use.
+// An array with the tensor's values and strides; an undefined tensor gives an undefined array.
+// Throws a usage Error for types that safetensors files do not hold. Only tensor_of() can use an
+// array on a GPU.
 Array array_of(const at::Tensor& tensor);
 
-// The tensor that the array was made of, where it was, else one over the array's memory.
+// The tensor from which the array was made; for other arrays a tensor over the array's memory.
 at::Tensor tensor_of(const Array& array);
-// The same, leaving the array undefined: the tensor has no other owner where the array had none.
+// Converts an array and leaves it undefined, so that the tensor may be the only owner of the
+// memory.
 at::Tensor take_tensor(Array& array);
 
-// The same of all in a map.
+// Converts all arrays of a map, and leaves them undefined.
 using Tensors = std::map<std::string, at::Tensor>;
 Arrays arrays_of(Tensors tensors);
 Tensors take_tensors(Arrays& arrays);

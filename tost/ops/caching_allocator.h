@@ -5,16 +5,16 @@
 
 namespace tost {
 
-// Makes the block cache the CPU allocator of torch in this process and returns true; tensors made
-// before keep their memory. With TOST_ALLOCATOR=system it changes nothing and returns false. Throws
-// a usage Error for any other value than "caching" or "system".
+// Makes the block cache the CPU allocator of torch in this process and returns true; existing
+// tensors are not changed. With TOST_ALLOCATOR=system, changes nothing and returns false. Throws a
+// usage Error for any other value than "caching" or "system".
 bool install_caching_allocator();
 
-// Whether TOST_ALLOCATOR leaves the cache on. Throws as install_caching_allocator().
+// Whether TOST_ALLOCATOR enables the block cache. Throws as install_caching_allocator().
 bool caching_allocator_enabled();
 
-// An uninitialised contiguous CPU tensor from the block cache, or from torch's allocator if that is
-// off.
+// An uninitialised contiguous CPU tensor from the block cache, or from torch's allocator if the
+// cache is off.
 at::Tensor empty_cached(at::IntArrayRef sizes, at::ScalarType dtype);
 
 }  // namespace tost

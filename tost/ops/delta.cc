@@ -1,5 +1,5 @@
-// The gated delta rule, from the plain form to autograd: the kernels serve where gradients are not
-// differentiated again.
+// The gated delta rule: plain form, kernels and autograd, which uses the plain form only for second
+// gradients.
 #include "tost/ops/delta.h"
 
 #include <ATen/TensorOperators.h>
@@ -43,7 +43,7 @@ void check_delta(const DeltaCall& c, const Tensor& state) {
       state.defined() ? state.sizes() : at::IntArrayRef(), ".");
 }
 
-// The kernels' arguments, with the tensors that own their memory.
+// The arguments of the kernels, and the tensors that own the memory.
 struct DeltaTensors {
   explicit DeltaTensors(const DeltaCall& call)
       : q(adjacent(call.q)),
@@ -62,7 +62,7 @@ struct DeltaTensors {
   static kernels::ConstHeads in(const Tensor& x) {
     return {x.const_data_ptr(), x.stride(0), x.stride(2), x.stride(1)};
   }
-  // A result like x with the tokens before the heads in memory.
+  // An empty result with the shape of x; in memory, tokens come before heads.
   static Tensor like(const Tensor& x, kernels::Heads& out) {
     auto sizes = x.transpose(1, 2).sizes().vec();
     const Tensor result = empty_cached(sizes, x.scalar_type()).transpose(1, 2);
@@ -74,7 +74,7 @@ struct DeltaTensors {
   kernels::DeltaArgs args;
 };
 
-// o and, with `keep`, the states before each chunk; `state` is replaced.
+// Returns o and, with `keep`, the states before each chunk; `state` is replaced.
 std::tuple<Tensor, Tensor> run_delta(const DeltaCall& call, Tensor& state, bool keep) {
   DeltaTensors t(call);
   auto& args = t.args;
@@ -147,7 +147,7 @@ Tensor gated_delta_plain(const DeltaCall& call, Tensor& state) {
     const Tensor &q = qs[i], &k = ks[i], turned = k.transpose(2, 3);
     const Tensor sum = log_decays[i].cumsum(2), since = sum.exp();
     const Tensor total = sum.narrow(2, sum.size(2) - 1, 1);
-    // Later tokens would overflow before they are masked.
+    // Masks before the exponential, because later tokens would overflow.
     const Tensor decay = (sum - sum.transpose(2, 3)).clamp_max(0).exp().tril();
     const Tensor system = (at::matmul(k, turned) * decay * betas[i]).tril(-1);
     const Tensor rest = betas[i] * (vs[i] - at::matmul(k, state) * since);

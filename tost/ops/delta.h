@@ -10,14 +10,14 @@ struct DeltaCall {
   at::Tensor q, k, v, beta, log_decay;
 };
 
-// o [B, H, T, V] of v's dtype, differentiable. `state` [B, H, K, V], undefined for zeros, is
-// replaced by that after the last token, which has no gradient if the kernels run: for q, k, v of
-// float32 or bfloat16 on the CPU, unless gradients are differentiated again. Throws a usage Error
-// for sizes that do not fit.
+// Returns o [B, H, T, V] of v's dtype, differentiable. Replaces `state` [B, H, K, V], undefined for
+// zeros, by the state after the last token, which has no gradient from the kernels. The kernels run
+// for float32 and bfloat16 on the CPU, unless gradients are differentiated again. Throws a usage
+// Error for sizes that do not fit.
 at::Tensor gated_delta(const DeltaCall& call, at::Tensor& state);
 
-// The same in ATen, by chunks whose u solve one triangular system (the chunkwise form of both
-// papers), differentiable also in the state.
+// The plain form in ATen, also differentiable in the state. The u of a chunk solve one triangular
+// system, as in the chunkwise form of both papers.
 at::Tensor gated_delta_plain(const DeltaCall& call, at::Tensor& state);
 
 }  // namespace tost

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kCudaPrefix[] = "cuda:";
 
-// The number of a GPU named "cuda:N"; nothing for other names.
+// The number N in the name "cuda:N" of a GPU; nothing for other names.
 std::optional<int64_t> gpu_number(const std::string& name) {
   if (name == "cuda") return 0;
   if (name.rfind(kCudaPrefix, 0) != 0) return std::nullopt;
@@ -45,7 +45,7 @@ const at::Generator& default_generator(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
-// Turns TF32 off, with which cuDNN would round the inputs of float32 convolutions to ten bits.
+// Disables TF32, in which cuDNN would round the inputs of float32 convolutions to ten bits.
 at::Device gpu(int64_t number) {
   at::globalContext().setAllowTF32CuDNN(false);
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
@@ -128,7 +128,8 @@ namespace {
 
 constexpr auto kAll = size_t(c10::CachingAllocator::StatType::AGGREGATE);
 
-// Whether the device has had a tensor; before that its allocator has no statistics.
+// Whether the device has had a tensor, because its allocator has no statistics before the first
+// one.
 bool used(at::Device device) {
   return device.is_cuda() && c10::cuda::CUDACachingAllocator::get()->initialized();
 }

@@ -15,9 +15,9 @@ bool built_with_cuda();
 // GPUs that torch sees.
 int64_t gpu_count();
 
-// The device of a name: "cpu", "cuda" (the first GPU), "cuda:N", or "auto" (the first GPU if torch
-// sees one, else the CPU). Throws a usage Error for other names, and, with the reason, if there is
-// no such GPU. Requesting a GPU turns TF32 off in float32 convolutions on all GPUs.
+// The device with a name: "cpu", "cuda" (the first GPU), "cuda:N", or "auto" (the first GPU if
+// there is one, else the CPU). Throws a usage Error for other names and for a missing GPU. A name
+// of a GPU also disables TF32 in float32 convolutions on all GPUs.
 at::Device device_from_name(const std::string& name);
 
 struct GpuFacts {
@@ -29,22 +29,22 @@ struct GpuFacts {
 // Facts about a GPU; nothing in a build without CUDA, or if the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);
 
-// Waits until all work queued on the device is done.
+// Waits until all work in the queue of the device is done.
 void synchronize(at::Device device);
 
-// Returns `x`, which may be undefined, on `device`. Copies from the CPU to a GPU go through pinned
-// memory and are not waited for.
+// Returns `x`, which may be undefined, on `device`. Copies from the CPU to a GPU use pinned memory
+// and are asynchronous.
 at::Tensor to_device(const at::Tensor& x, at::Device device);
 
 // The bytes that can still be allocated on a GPU, including the allocator's cache; 0 for the CPU or
 // if unknown.
 int64_t free_device_bytes(at::Device device);
 
-// The largest number of bytes that tensors on a GPU took since restart_device_peak(); 0 if unknown.
+// The largest number of bytes of tensors on a GPU since restart_device_peak(); 0 if unknown.
 int64_t device_peak_bytes(at::Device device);
 void restart_device_peak(at::Device device);
 
-// Gets and sets the state of the generator that random operations on the device use.
+// Gets and sets the state of the device's random number generator.
 at::Tensor generator_state(at::Device device);
 void set_generator_state(at::Device device, const at::Tensor& state);
 

@@ -1,16 +1,17 @@
-// Linear maps of a few rows, as decoding has them.
+// Linear maps of a few rows, which decoding needs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace tost {
 
-// Whether linear_few_rows() takes these: no gradient wanted, CPU, x [..., in] of 1 to 4 rows,
-// weight [out, in] contiguous, bias [out] or undefined, all float32 or all bfloat16, autocast off.
+// Whether linear_few_rows() takes these tensors: on the CPU, without gradient or autocast, all
+// float32 or all bfloat16; x [..., in] of 1 to 4 rows, contiguous weight [out, in], bias [out] or
+// undefined.
 bool few_rows_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// x Wᵀ + b over the last dimension of x, sums in float32; result of x's dtype. Only for what
-// few_rows_apply() allows. Bound by reading the weight once.
+// Returns x Wᵀ + b of x's dtype, with sums in float32. few_rows_apply() must allow the tensors. The
+// time is that of one read of the weight.
 at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-// Helpers of the operators tssa and tssa_causal for the way from the dispatcher to the kernels.
+// Helpers of the operators tssa and tssa_causal, between the dispatcher and the kernels.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,26 +11,26 @@ namespace tost {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Finds the operator "tost::name" in the dispatcher. That takes time, so the caller stores the
-// result.
+// Finds the operator "tost::name" in the dispatcher. The caller stores the result, because the
+// search takes time.
 template <class Signature>
 c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-// Whether kernels take w: float32 and bfloat16 on the CPU, and on devices with kernels from another
-// library, as the Python package has for GPUs. The plain form takes the rest.
+// Whether kernels take w: float32 and bfloat16 on the CPU, and on a device for which another
+// library, such as the Python package, has kernels. Else the plain form runs.
 inline bool by_kernels(const at::Tensor& w) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa_forward", "");
   return w.scalar_type() != at::kDouble &&
          (w.is_cpu() || op.hasKernelForDispatchKey(w.options().computeDispatchKey()));
 }
 
-// The tensors y and pi, and what backward needs: energy, moment and pi_sum, or the state and two
+// The tensors y and pi, and those for backward: energy, moment and pi_sum, or the state and two
 // kinds of sums.
 using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// Sets the arguments that every kernel has.
+// Sets the arguments that all kernels share.
 template <class Args>
 void set_inputs(Args& args, const at::Tensor& w, const at::Tensor& temp) {
   args.shape = shape_of(w, temp.size(0));
@@ -43,7 +43,8 @@ inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }
 
-// Prepare the gradients for backward: dL/dy, or zeros if undefined, and dL/dPi, or undefined.
+// Prepare the gradients for backward: dL/dy, zeros if undefined, and dL/dPi, which may be
+// undefined.
 inline at::Tensor tokens_gradient(const OptionalTensor& grad_y, const at::Tensor& w) {
   return adjacent_channels(grad_y.has_value() ? grad_y->to(w.scalar_type()) : at::zeros_like(w));
 }

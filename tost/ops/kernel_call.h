@@ -32,7 +32,7 @@ inline std::optional<at::Tensor> if_defined(const at::Tensor& x) {
   return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
 }
 
-// Makes channels adjacent, as the kernels need; other strides may have any value.
+// Makes channels adjacent, as the kernels need; other strides are arbitrary.
 inline at::Tensor adjacent_channels(const at::Tensor& x) {
   return x.size(2) == 1 || x.stride(2) == 1 ? x : x.contiguous();
 }

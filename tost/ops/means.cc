@@ -1,5 +1,5 @@
-// Group means: the plain form, the kernels and autograd, which uses the kernels unless gradients
-// are differentiated again.
+// Group means: plain form, kernels and autograd, which uses the plain form only for second
+// gradients.
 #include "tost/ops/means.h"
 
 #include <ATen/TensorOperators.h>
@@ -72,7 +72,7 @@ Tensor group_means_plain(const MeansCall& call, const Tensor& scale, Tensor* sum
 
 namespace {
 
-// The kernels' inputs, with the tensors that own their memory.
+// The inputs of the kernels, and the tensors that own the memory.
 struct MeansTensors {
   MeansTensors(const MeansCall& call, const Tensor& scale_any)
       : base(adjacent_channels(call.base)),
@@ -111,7 +111,7 @@ void check_sums(const Tensor& sums, const MeansTensors& t) {
              "; read the same number of texts on, or start again.");
 }
 
-// Returns y, the sums after the last token, and with `keep` those before each chunk.
+// Returns y, the sums after the last token, and with `keep` the sums before each chunk.
 std::tuple<Tensor, Tensor, Tensor> run_means(const MeansCall& call, const Tensor& scale,
                                              const Tensor& sums, bool keep) {
   const MeansTensors t(call, scale);

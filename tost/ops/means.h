@@ -1,5 +1,5 @@
-// Running group means as an operator: first moments of the tokens so far, with forgetting. Not in
-// the paper; docs/language.md has the measured gain.
+// Running group means as an operator: first moments of the tokens so far, with forgetting. The
+// paper does not have them; docs/language.md has the measured gain.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,25 +16,24 @@ struct MeansCall {
   int64_t from_end = 0;  // the last so many heads read from the last token back
 };
 
-// y_t = (base_t + scale M_t / sqrt(R_t + 1e-6)) silu(gate_t), without a gate only the first factor,
-// with M_t = G M_(t-1) + pi_t v_t per channel and R_t = G R_(t-1) + pi_t^2 per head, G = exp(log
-// rate). scale [C]. `sums` [B, H, P + 1] float64 holds M and R before the first token (undefined:
-// zeros), and is set to those after the last, without gradients; null starts at zero. Returns [B,
-// T, C] of values' dtype. Uses the kernels of kernels/means.h, for calls that has_fused_means()
-// accepts. Differentiable any number of times. For heads that read from the end, t - 1 is the token
-// after t, and there are no sums. Throws a usage Error for sums of other sizes, and for sums with
-// such heads.
+// y_t = (base_t + scale M_t / sqrt(R_t + 1e-6)) silu(gate_t), where M_t = G M_(t-1) + pi_t v_t per
+// channel, R_t = G R_(t-1) + pi_t^2 per head, and G = exp(log rate). The last factor is absent
+// without a gate. `sums` [B, H, P + 1] float64 holds M and R before the first token (undefined or
+// null: zeros), and gets those after the last token, without gradients. Returns [B, T, C] of
+// values' dtype, differentiable any number of times. Uses the kernels of kernels/means.h if
+// has_fused_means(). For heads that read from the end, t - 1 is the token after t. Throws a usage
+// Error for sums with such heads, and for sums of a wrong size.
 at::Tensor group_means(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums);
 
 // Whether base, values and gate are all float32 or all bfloat16, on the CPU.
 bool has_fused_means(const MeansCall& call);
 
-// Reverses the tokens of x [B, T, C or H] in heads that read from the end (twice is the identity).
-// Of a call it does so with all inputs, so that all heads read from the first token.
+// Reverses the tokens of x [B, T, C or H] in heads that read from the end. Applied to all inputs of
+// a call, it makes all heads read from the first token; applied twice, it changes nothing.
 at::Tensor in_reading_order(const at::Tensor& x, int64_t heads, int64_t from_end);
 MeansCall in_reading_order(const MeansCall& call);
 
-// The plain form, token by token: the definition that the kernels are tested against.
+// The plain form, token by token: the definition against which the kernels are tested.
 at::Tensor group_means_plain(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums);
 
 }  // namespace tost

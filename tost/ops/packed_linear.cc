@@ -23,15 +23,15 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-// Columns a panel: the microkernel's registers hold them, and their sums stay in cache. 96 columns
-// read the rows less often than 64; a last narrow panel would cost more than that gains.
+// The columns of a panel: few enough for the microkernel's registers and for sums in cache. A panel
+// of 96 columns reads the rows less often than one of 64, but a narrow last panel would cost more.
 int64_t columns_of_panel(Packing packing, int64_t outputs) {
   if (packing == Packing::kFloat32) return kernels::kPanelColumns;
   return outputs % 96 == 0 ? 96 : 64;
 }
-// Rows of a tile at most, for the same reason.
+// The largest number of rows of a tile, for which sums stay in cache.
 constexpr int64_t kTileRows = 400;
-// Sums of more inputs could exceed int32.
+// The largest number of inputs whose sum cannot exceed int32.
 constexpr int64_t kMaxInt8Inputs = 0x7fffffff / (255 * 127);
 
 // Number of adjacent inputs in the layout of the matrix units.
@@ -57,7 +57,7 @@ at::Tensor pack_panels(const at::Tensor& weight, int64_t columns, int64_t group)
   return packed;
 }
 
-// [out, in] → what tile_product() reads.
+// Converts a weight [out, in] to the layout that tile_product() reads.
 at::Tensor pack_blocks(const at::Tensor& weight, int64_t group) {
   constexpr int64_t kHalf = kernels::kTileColumns / 2;
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
@@ -108,7 +108,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
 }
 
-// Leaves integers, or the floats they encode if integers are not multiplied here.
+// Returns integers, or their float values if this CPU does not multiply integers.
 void PackedLinear::round_to_int8(at::Tensor& weight) {
   const QuantizedWeight rounded = quantize_int8(array_of(weight));
   column_scale_ = tensor_of(rounded.scales);
@@ -150,7 +150,7 @@ int64_t PackedLinear::scratch_bytes(int64_t rows) const {
   return part_sums + aligned(sums) + aligned(rows * inputs_ * widened);
 }
 
-// One call of run(): the rows in the form the product wants, and its loops.
+// One call of run(): converts the rows to the form of the product, and loops over tiles and panels.
 class PackedLinear::Run {
  public:
   struct Inputs {
@@ -181,7 +181,7 @@ class PackedLinear::Run {
     x_.stride = inputs_;
   }
 
-  // The panels [first, last) and their epilogue.
+  // Computes the panels [first, last) and their epilogue.
   void panels(int64_t first, int64_t last) const {
     if (map_.tiles_) return tiles(first, last);
     const int64_t whole = fused() ? std::min(last, map_.outputs_ / map_.panel_columns_) : first;
@@ -189,13 +189,13 @@ class PackedLinear::Run {
     for (int64_t p = std::max(first, whole); p < last; ++p) panel(p);
   }
 
-  // Whether whole panels go by panel_product().
+  // Whether panel_product() computes whole panels.
   bool fused() const {
     return map_.fused_ && x_.rows >= kernels::kFewestPanelRows &&
            inputs_ % kernels::kPanelInputs == 0;
   }
 
-  // For all rows at once, because there are no sums to hold in cache.
+  // Computes all rows at once, because there are no sums to hold in cache.
   void add_panel(int64_t index, float* sums, int64_t stride) const {
     const int64_t first = index * map_.panel_columns_;
     const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
@@ -242,7 +242,7 @@ class PackedLinear::Run {
     }
   }
 
-  // The weights of these inputs.
+  // The weights of the inputs [first, first + count).
   void add_up_columns(int32_t* part) {
     const auto* all = map_.column_sums_.const_data_ptr<int32_t>();
     const int64_t outputs = map_.outputs_;
@@ -270,7 +270,7 @@ class PackedLinear::Run {
     }
   }
 
-  // A panel of the weight, from the first input on.
+  // The weights of one panel, from the first input on.
   template <class T>
   const T* panel_at(int64_t first, int64_t columns) const {
     return static_cast<const T*>(map_.weight_.const_data_ptr()) + first * map_.inputs_ +
@@ -325,7 +325,7 @@ class PackedLinear::Run {
     kernels::finish_rows(a);
   }
 
-  // The epilogue for the sums of these rows and columns.
+  // Runs the epilogue on the sums of a block of rows and columns.
   kernels::FinishRowsArgs following(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
     kernels::FinishRowsArgs a;
     a.rows = rows;
@@ -368,7 +368,7 @@ void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, 
   if (x.rows == 0 || count == 0) return;
   const PackedResult onto{.data = sums, .stride = stride, .add = true, .next = next};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
-  // Integer sums and sums that are never stored are added when they are finished.
+  // Adds bias and residual in the epilogue to integer sums, and to sums that are never stored.
   if (tiles_ || (native_ && packing_ == Packing::kInt8) || run.fused()) {
     return run.panels(0, panels_);
   }

@@ -1,6 +1,6 @@
-// y = x Wᵀ + b with the weight laid out once for the matrix units of this CPU, on tiles of rows.
-// The layout is computed once, not for every batch, and the epilogue (activation, residual) is
-// applied while the sums are in the L1 cache.
+// y = x Wᵀ + b on tiles of rows, with a weight in the layout of this CPU's matrix units. The layout
+// is computed once, not for every batch. The epilogue (activation, residual) runs while the sums
+// are in the L1 cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ struct PackedRows {
   const int32_t* zero = nullptr;  // [rows], only kInt8
 };
 
-// The destination of the result; see FinishRowsArgs.
+// The destination of the result, as FinishRowsArgs describes.
 struct PackedResult {
   void* data = nullptr;  // [rows, outputs], or fewer columns for a range of panels
   int64_t stride = 0;
@@ -32,7 +32,7 @@ struct PackedResult {
   kernels::Activation activation = kernels::Activation::kNone;
   bool add = false;              // adds to the previous values
   const float* gamma = nullptr;  // [outputs], with `add`
-  // Weights that the thread wants next, see ahead(): a hint that products on tile units follow.
+  // Weights that the thread needs next (see ahead()), which products on tile units prefetch.
   kernels::FetchAhead next = {};
 };
 
@@ -41,57 +41,57 @@ class PackedLinear {
   static constexpr int64_t kInputStep = 64;
 
   PackedLinear() = default;
-  // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: weights
-  // become integers as in quantize_int8(). Throws a usage Error for other shapes, and a data Error
-  // if weights that are to become integers are not finite.
+  // Copies a floating-point weight [out, in] on the CPU, and bias [out] or undefined. kInt8 rounds
+  // weights to integers by quantize_int8(). Throws a usage Error for other shapes, and a data Error
+  // if kInt8 gets weights that are not finite.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
-  // Whether a row's result is bit for bit the same for every number of rows.
+  // Whether a row's result has the same bits for every number of rows.
   bool rows_alone() const { return tiles_; }
   // The size of the weights in memory.
   int64_t bytes() const;
 
-  // Panels of columns, the unit in which the outputs of one product can be shared among threads.
+  // The number of panels of columns: the unit by which threads share the outputs of a product.
   int64_t panels() const { return panels_; }
-  // Panels that have at most `columns` columns together, but at least one and no more than all.
+  // The number of panels with at most `columns` columns in all; at least 1 and at most panels().
   int64_t panels_within(int64_t columns) const {
     return std::clamp<int64_t>(columns / panel_columns_, 1, panels_);
   }
 
-  // Bytes of 64-byte aligned scratch that run() wants for at most `rows` rows.
+  // The bytes of 64-byte aligned workspace that run() needs for at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
 
-  // The whole product of these rows on the calling thread, or its panels [first, last). Does not
-  // allocate after the first calls with a number of rows (kernels are compiled then and cached per
-  // thread). To rounding, a row's result does not depend on the number of rows; for the same number
-  // of rows it is the same bit for bit.
+  // Computes the product of these rows, or its panels [first, last), on the calling thread.
+  // Allocates only in the first calls with a number of rows, which compile kernels for this thread.
+  // A row's result has the same bits for the same number of rows; other numbers of rows change only
+  // rounding.
   void run(const PackedRows& x, const PackedResult& result, void* scratch) const {
     run(x, result, scratch, 0, panels_);
   }
   void run(const PackedRows& x, const PackedResult& result, void* scratch, int64_t first,
            int64_t last) const;
 
-  // sums += x Wᵀ over `count` inputs from `first` on, which are the columns of x, bias left out:
-  // the residual stream itself can be the sums. `first` and, but for the last inputs, `count` are
-  // multiples of kInputStep.
+  // Adds x Wᵀ over `count` inputs from `first` on to `sums`, which can be the residual stream. x
+  // has only the columns of these inputs, and the bias is left out. `first` is a multiple of
+  // kInputStep, and so is `count` except for the last inputs.
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
                   void* scratch, const kernels::FetchAhead& next = {}) const;
 
-  // The weights that run() reads for the panels [first, last) as far as there are such, or all; and
-  // accumulate() for these inputs. Nothing where no product could fetch them.
+  // The weights that run() reads for the panels [first, last), or that accumulate() reads for these
+  // inputs, to be prefetched. Empty if no product can prefetch them.
   kernels::FetchAhead ahead(int64_t first, int64_t last) const;
   kernels::FetchAhead ahead() const { return ahead(0, panels_); }
   kernels::FetchAhead ahead_of_inputs(int64_t first, int64_t count) const;
 
-  // Columns of a panel but for the last one.
+  // The number of columns of every panel except the last one.
   int64_t panel_columns() const { return panel_columns_; }
 
-  // Gives the matrix units back; each thread that called run() calls it when it is done for a while
-  // (once a region, not once a product).
+  // Releases the matrix units; a thread that called run() must call this once at the end of a
+  // parallel region.
   static void release();
 
  private:

@@ -29,8 +29,8 @@ Tensor valid_tokens(const Tensor& lengths, const c10::SymInt& tokens) {
 
 namespace {
 
-// Intermediate values of the formula for tokens x [B, H, N, P]. Sums are over the tokens that a
-// token sees: [B, H, 1, n] in both directions, [B, H, N, n] in the causal form.
+// Intermediate values of the formula for tokens x [B, H, N, P]. Sums go over the tokens that a
+// token sees: [B, H, 1, n] in the bidirectional, [B, H, N, n] in the causal form.
 struct Formula {
   Tensor q, pi, weighted;          // x^2, [B, H, N], Pi q
   Tensor energy, moment, members;  // E, S, N
@@ -38,7 +38,8 @@ struct Formula {
 };
 
 // TSSA, with two functions for the direction: `sum` adds up terms [B, H, N, n] over the tokens that
-// a token sees, and `logits` computes a [B, H, N] from q and E. padding [B, 1, N] may be undefined.
+// a token sees, and `logits` computes a [B, H, N] from q and E. `padding` [B, 1, N] may be
+// undefined.
 template <class Sum, class Logits>
 Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, const Sum& sum,
                 const Logits& logits) {
@@ -66,7 +67,7 @@ Tensor by_token(const Tensor& split, const Tensor& w) {
   return split.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type());
 }
 
-// Adds several tensors up over all places of a sequence, by one call of `add`.
+// Sums several tensors over all places of a sequence, by one call of `add`.
 template <class Add>
 std::vector<Tensor> exchanged(const std::vector<Tensor>& sums, const Add& add) {
   std::vector<int64_t> widths;
@@ -142,7 +143,7 @@ Tensor state_or_zeros(const Tensor& w, const Tensor& temp, const OptionalTensor&
                           w.options().dtype(at::kDouble));
 }
 
-// The state after the last token.
+// Returns the state after the last token.
 Tensor state_after(const Formula& f, const Tensor& before) {
   const auto total = [&](const Tensor& terms) {
     return terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble).flatten(1);

@@ -14,7 +14,7 @@ namespace {
 namespace blas = at::native::cpublas;
 
 // Whether a product of matrices filled with `value` has the right sums. Large values reveal units
-// that saturate sums of pairs, as int8 without VNNI does.
+// that saturate sums of pairs, as int8 units without VNNI do.
 template <class A, class B, class C>
 bool product_is_right(A a, B b, C expected) {
   constexpr int64_t kRows = 16, kColumns = 32, kInputs = 64;

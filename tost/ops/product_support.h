@@ -1,4 +1,4 @@
-// Which matrix products the microkernels of this CPU take.
+// Reports which matrix products the microkernels of this CPU support.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tost {
 
-// Found by trying them once and comparing the sums; a product that is missing here is computed in
-// pairs (int8) or in float32 on the same rounded numbers, with the same result to rounding.
+// Found by one trial of each product. A product that is missing is computed in pairs (int8) or in
+// float32 on the same rounded numbers, with the same result to rounding.
 struct ProductSupport {
   bool float32 = false;  // else the general matrix product serves
   bool bfloat16 = false;
@@ -20,11 +20,11 @@ struct ProductSupport {
 };
 const ProductSupport& product_support();
 
-// Whether kInt8 has no microkernel here but pair_product() serves.
+// Whether kInt8 has no microkernel on this CPU, but pair_product() computes it.
 bool int8_by_pairs();
 
-// Whether products of a packing multiply its numbers without conversion here; else they take the
-// time of float32. And the method, in words.
+// Whether this CPU multiplies the numbers of a packing without conversion, and a text that names
+// the method. A conversion takes the time of float32.
 bool multiplies_as_packed(Packing packing);
 const char* product_method(Packing packing);
 

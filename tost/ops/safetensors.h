@@ -15,9 +15,9 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;   // "__metadata__"
 };
 
-// As load_arrays() and its neighbours (engine/arrays_file.h), whose bytes the tensors share.
-// Tensors to be saved may be of any device and any strides; dense, or a data Error names the
-// tensor.
+// Load and save tensors by load_arrays() and its neighbours (engine/arrays_file.h), without
+// copying. Tensors to save may have any device and strides; a data Error names a tensor that is not
+// dense.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
 SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);

@@ -1,6 +1,6 @@
-// The schemas of the operators that users and compilers see, the same in libtost_torch.so and in
-// the Python package. The forward and backward operators exist for graph compilers, which see each
-// as one operator; users call `tssa` and `tssa_causal`.
+// The schemas of the operators, which libtost_torch.so and the Python package share. Users call
+// `tssa` and `tssa_causal`; the forward and backward operators are for graph compilers, which see
+// each as one operator.
 #pragma once
 
 namespace tost {

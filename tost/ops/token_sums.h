@@ -1,5 +1,5 @@
 // Sums over the tokens of a sequence that is split among places (processes), each with a contiguous
-// part. An operator needs nothing else of the other places. Two functions hide the communication.
+// part. Operators need only these sums from other places. Two functions hide the communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,17 +9,17 @@
 
 namespace tost {
 
-// An operator first computes local sums, then their sums over all places (or the places before),
-// then the rest, which needs no other tokens. Messages do not grow with the number of tokens. Both
-// functions are differentiable.
+// An operator first computes local sums, then adds them up over all places (or the places before),
+// and then needs no other tokens. Messages do not grow with the number of tokens. Both functions
+// are differentiable.
 struct TokenSums {
   int64_t place = 0;  // this one
-  // Adds a tensor up over all places.
+  // Sums a tensor over all places.
   std::function<at::Tensor(const at::Tensor&)> total;
-  // Returns the tensors of all places as [places, ...].
+  // Stacks the tensors of all places as [places, ...].
   std::function<at::Tensor(const at::Tensor&)> gather;
 
-  // Adds a tensor up over the places before this one.
+  // Sums a tensor over the places before this one.
   at::Tensor before(const at::Tensor& local) const {
     return gather(local).narrow(0, 0, place).sum(at::IntArrayRef{0});
   }

@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// In the order of TorchDtype, up to the last type of which tensors are made.
+// The types in the order of TorchDtype, up to the last one that tensors can have.
 inline constexpr auto kScalarTypes = [] {
   using enum c10::ScalarType;
   return std::array{Double,

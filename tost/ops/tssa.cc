@@ -94,7 +94,8 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  // Checks values on the CPU only: compilers' lengths have none, and reading a GPU's would wait.
+  // Checks values on the CPU only: lengths in a compiler have no values, and a read from a GPU
+  // would wait.
   if (is_defined(lengths) && lengths->is_cpu() &&
       !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
     check_tssa_inputs(w, temp, lengths);
@@ -264,7 +265,7 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
 }
-// Serves calls without autograd on devices without kernels.
+// Handles calls without autograd on devices without kernels.
 TORCH_LIBRARY_IMPL(tost, CompositeExplicitAutograd, m) {
   m.impl("tssa", tssa_by_torch);
 }

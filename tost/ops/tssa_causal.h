@@ -1,6 +1,6 @@
 // Causal Token Statistics Self-Attention as an operator of torch: torch.ops.tost.tssa_causal in
-// Python, tost::tssa_causal here. One operator for whole sequences, chunks of them, and single
-// tokens.
+// Python, tost::tssa_causal here. One operator serves whole sequences, chunks of sequences, and
+// single tokens.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,13 @@
 
 namespace tost {
 
-// w [B, T, C] float32, bfloat16 or float64, any strides; temp [H, 1], H dividing C; denom_bias [H,
-// L, 1], L >= 0: the token at `position` + t is biased by denom_bias[:, position + t] while that is
-// below L, by 0 beyond. state [B, 2 C + H] float64: the sums over all tokens before the first of w,
-// namely energies [C], energies weighted by membership [C], memberships [H]; without a state they
-// are zeros. position >= 0, the number of those tokens, only selects the biases. Returns y [B, T,
-// C] contiguous, of w's dtype; the memberships pi [B, H, T], float32 (float64 for a float64 w); and
-// the state after the last token, a new tensor. With q = w^2, sums over the tokens up to and
-// including t:
+// Takes w [B, T, C] float32, bfloat16 or float64, with any strides; temp [H, 1], where H divides C;
+// and denom_bias [H, L, 1]. Token t of w is biased by denom_bias[:, position + t], and by 0 beyond
+// L. `state` [B, 2 C + H] float64 holds sums over all tokens before w: energies [C], energies
+// weighted by membership [C], memberships [H]; a missing state is zeros. `position` >= 0 is the
+// number of these tokens, and only selects the biases. Returns y [B, T, C] contiguous, of w's
+// dtype; the memberships pi [B, H, T], float32 (float64 for a float64 w); and the state after the
+// last token, a new tensor. With q = w^2, sums over the tokens up to and including t:
 //   E = max(sum q, 1e-12),  a_k = sum_i (q_i / E_i + bias_k),  Pi = softmax over heads of a temp,
 //   S = sum Pi q / (sum Pi + 1e-8),  y = -w Pi / (1 + S).
 // Differentiable in w, temp and denom_bias through y and pi; states count as constants. Throws a
