@@ -209,8 +209,7 @@ void check_minutes(const TrainRun& run) {
   run.group == nullptr ? check() : run.group->by_first(check);
 }
 
-// Sets max_steps to the number of steps that fit in --minutes; returns false if the user stopped
-// it.
+// Sets max_steps to the steps that fit in --minutes; returns false if the user stopped it.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   check_minutes(run);
   if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps

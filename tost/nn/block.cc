@@ -85,7 +85,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Run = std::function<Tensor(const Tensor&)>;
 
-// Restores an earlier state of the generator, and the present one at the end of its scope.
+// Restores an earlier state of the generator; the destructor restores the present state.
 class Replayed {
  public:
   Replayed(at::Device device, const Tensor& state)
@@ -101,7 +101,7 @@ class Replayed {
   const Tensor now_;
 };
 
-// A run with the forward pass's TokenSums, because backward on a GPU runs on another thread.
+// Runs with the TokenSums of the forward pass, because backward on a GPU runs on another thread.
 struct SavedRun : torch::CustomClassHolder {
   explicit SavedRun(Run run) : run(std::move(run)) {}
   Run run;

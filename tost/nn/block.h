@@ -29,12 +29,12 @@ struct BlockConfig {
   double norm_eps = 1e-6;
   bool bias = true;  // of the norms and the MLP
   bool tanh_gelu = false;
-  // Keys ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code; otherwise norm1, norm2,
-  // mlp.fc1 and mlp.fc2 of the official vision code.
+  // Whether keys are ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code, or norm1,
+  // norm2, mlp.fc1 and mlp.fc2 of the vision code.
   bool language_keys = false;
 };
 
-// fc2(GELU(fc1(x))), exact (erf) GELU or its approximation by tanh.
+// Computes fc2(GELU(fc1(x))) with exact (erf) GELU or the approximation by tanh.
 class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const BlockConfig& config);
@@ -60,15 +60,15 @@ class Block : public torch::nn::Module {
  public:
   Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer);
 
-  // x [B, N, C] → [B, N, C]; fills `trace` unless it is null. The mixer gets `call`, with the
-  // mixer's part of the trace.
+  // Maps x [B, N, C] to [B, N, C], and fills `trace` unless it is null. The mixer gets `call` with
+  // its part of the trace.
   torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr, MixerCall call = {});
 
   std::shared_ptr<LayerNorm> norm1, norm2;
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  // For calls with gradients, without trace and state.
+  // Has an effect in calls with gradients and without trace and state.
   Recompute recompute = Recompute::kNone;
 
  private:
@@ -82,18 +82,17 @@ class Block : public torch::nn::Module {
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
 
 std::vector<std::string> recompute_names();  // none, mlp, block
-// Throws a usage Error for another name.
+// The value with a name; throws a usage Error for an unknown name.
 Recompute recompute_from_name(const std::string& name);
 
-// Sets every block below `module`.
+// Sets `recompute` of every block in `module`.
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
-// run(x), of which only x is saved. Backward runs it again with the same random numbers and
-// autocast: values and gradients are the same bit for bit, except of Linears on 1 to 4 rows, whose
-// products without gradients round differently (few_rows.h). Gradients of other tensors that `run`
-// reads go into their .grad at once: for backward(), not for torch::autograd::grad(), nor
-// differentiable (a usage Error). Without gradients of x it just runs. `run` lives as long as the
-// graph.
+// Computes run(x) and saves only x for backward, which runs it again with the same random numbers
+// and autocast. Values and gradients have the same bits, except in Linears on 1 to 4 rows, which
+// round differently without gradients (few_rows.h). Adds gradients of other tensors that `run`
+// reads to their .grad, so only backward() works. A second derivative is a usage Error. If x needs
+// no gradient, just calls run(x). The graph keeps `run` alive.
 torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
                          const torch::Tensor& x);
 

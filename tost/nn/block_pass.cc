@@ -84,7 +84,7 @@ PackedRows BlockPass::normed_rows(const NormWeights& weights, const float* shift
   return {.rows = rows.count, .data = local.normed, .stride = dim_};
 }
 
-// Stored tokens as a product wants them.
+// Converts stored tokens to the input form of a product.
 PackedRows BlockPass::stored_rows(const void* data, int64_t width, int64_t count,
                                   Packing packing) const {
   if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
@@ -115,7 +115,7 @@ void BlockPass::back(const TokenBlockWeights& block, Rows rows,
   mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
 }
 
-// A part of the hidden columns at a time, as wide as it stays in the L2 cache.
+// Computes a part of the hidden columns at a time, so that it stays in the L2 cache.
 void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
                     const kernels::FetchAhead& next) const {
   const ThreadScratch& local = scratch();
@@ -155,7 +155,7 @@ PackedLinear packed_named(const Linear& linear, Packing packing, const std::stri
   return packed_map(linear, packing);
 }
 
-// The same times gamma, its bias apart in `shift`.
+// Packs a linear map times gamma without bias, and sets `shift` to its bias times gamma.
 PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
                                 const std::string& name, Tensor& shift) {
   if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");

@@ -1,5 +1,5 @@
-// Tiles of rows through the maps of a transformer block, before its mixer and after it. The mixer
-// itself is run by the engines.
+// Runs tiles of rows through the maps of a transformer block before and after its mixer. The
+// engines run the mixer.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct NormWeights {
   torch::Tensor weight, bias;  // [C] float32, bias may be undefined
 };
 
-// Whether the engines can pack its weights: all of them are float32 on the CPU.
+// Whether the engines can pack the weights of a model: all are float32 on the CPU.
 bool packable(const torch::nn::Module& model);
 
-// How tokens meet in a block.
+// The method by which an engine runs the mixer of a block.
 enum class EngineMixer : uint8_t {
   kTssa,    // by the kernel
   kNone,    // not at all
@@ -38,42 +38,42 @@ struct TokenBlockWeights {
   torch::Tensor temp;    // [H], kTssa
   std::shared_ptr<TokenMixer> module;
   PackedLinear fc1, fc2;
-  // Gamma is part of `out` and fc2, which add onto the residual stream itself; their biases times
-  // gamma [C] follow with the next norm.
+  // `out` and fc2 contain gamma and add to the residual stream directly. The next norm adds their
+  // biases times gamma [C].
   torch::Tensor out_shift, fc2_shift;
   torch::Tensor gamma1, gamma2;  // [C]
 };
 
-// Copies, but for a mixer that is called as a module, which is shared. `name` is the prefix of the
-// block's tensors ("blocks.0.") in messages. Throws a data Error for weights that are not finite
-// where they are to become integers.
+// Copies the weights of a block, but shares a mixer that runs as a module. `name` is the prefix of
+// the block's tensors ("blocks.0.") in messages. Throws a data Error if weights to be quantised are
+// not finite.
 TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
 
-// That Error, where one of the values is not finite.
+// Throws that data Error if a value of the weight is not finite.
 void check_roundable(const torch::Tensor& weight, const std::string& name);
 
-// A copy as contiguous float32; undefined stays so.
+// A contiguous copy in float32; undefined for an undefined parameter.
 torch::Tensor weight_values(const torch::Tensor& parameter);
 NormWeights norm_weights(const LayerNorm& norm, float factor = 1);
 PackedLinear packed_map(const Linear& linear, Packing packing);
 
-// The numbers, null for an undefined tensor.
+// A pointer to the values; null for an undefined tensor.
 inline const float* data(const torch::Tensor& values) {
   return values.defined() ? values.const_data_ptr<float>() : nullptr;
 }
 
-// One piece of memory cut into many: an engine lays its workspace out twice, first to learn how
-// much it takes, then on memory of that size.
+// Divides one block of memory into pieces. An engine lays out its workspace twice: first to learn
+// the size, then in memory of this size.
 class ScratchMemory {
  public:
-  // Without `base` it only counts.
+  // With a null `base`, only adds up sizes.
   explicit ScratchMemory(char* base = nullptr) : base_(base) {}
 
-  // `bytes` on a cache line; null while counting.
+  // Returns `bytes` bytes that begin on a cache line; null if `base` is null.
   template <class T>
   T* take(int64_t bytes) {
-    // Pages apart by a line more than they hold, so that pieces do not all start in the same set of
-    // the caches.
+    // Puts a cache line between pages, so that pieces do not all start in the same set of the
+    // caches.
     auto* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
     used_ += aligned(bytes) + 64;
     return piece;
@@ -86,7 +86,7 @@ class ScratchMemory {
   int64_t used_ = 0;
 };
 
-// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
+// The workspace of one thread. The comments give sizes; T is the number of rows of a tile.
 struct ThreadScratch {
   void* normed = nullptr;      // [T, C], the input of a product
   void* hidden = nullptr;      // [T, hidden]
@@ -102,11 +102,11 @@ struct ThreadScratch {
 ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
                             Packing products, int64_t product_bytes);
 
-// Bytes that TSSA over `tokens` tokens of one sample works in.
+// The bytes of workspace of TSSA over `tokens` tokens of one sample.
 int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim);
 
-// Tokens on their way. They are stored as float32, or bfloat16 where the products are not float32;
-// the residual stream is float32.
+// Tokens on their way. The residual stream is float32; w and y are float32, or bfloat16 if the
+// products are not float32.
 struct BlockRows {
   float* stream = nullptr;    // [rows, C]
   void* projected = nullptr;  // [rows, C]: w
@@ -119,28 +119,28 @@ class BlockPass {
     int64_t first, count;
   };
 
-  // `products`: the precision of the maps of the blocks. `scratch`: one a thread, by its number.
-  // `rows` and `scratch` outlive it.
+  // `products` is the precision of the maps; `scratch` has an entry for each thread. `rows` and
+  // `scratch` must outlive this object.
   BlockPass(int64_t dim, Packing products, const BlockRows& rows,
             const std::vector<ThreadScratch>& scratch)
       : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
 
-  // From the stream to the mixer's input, in `projected`; nothing for a module. `shift` [C] or null
-  // is added to the stream first. `next`, here and below: weights that this thread reads after the
-  // call, a hint.
+  // Computes the mixer's input `projected` from the stream; does nothing for a module. First adds
+  // `shift` [C], unless it is null, to the stream. `next` names weights that this thread reads
+  // after the call, to be prefetched.
   void front(const TokenBlockWeights& block, const float* shift, Rows rows,
              const kernels::FetchAhead& next = {}) const;
-  // From the mixer's result in `mixed`, or for a module from the stream that has it, through the
-  // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
+  // Adds the mixer's result `mixed` to the stream (a module has done so), then the MLP's result
+  // without the last bias, which is fc2_shift.
   void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
-  // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
-  // them.
+  // Normalises rows of the stream into this thread's workspace, as float32 or as the products'
+  // type.
   void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
-  // The same norm to somewhere else: y and its type are the caller's to set, float32 [rows, C]
-  // unless it does.
+  // The arguments of the same norm with another destination: the caller sets y and, unless it is
+  // float32, its type.
   kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
-  // y [rows, C] times gamma onto rows of the stream.
+  // Adds y [rows, C] times gamma to rows of the stream.
   void add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const;
 
   bool half() const { return products_ != Packing::kFloat32; }

@@ -32,7 +32,7 @@ Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
 
 namespace {
 
-// A mask [queries, keys], true where a query may see a key; the queries are the last tokens.
+// A mask [queries, keys], true if the query may see the key; the queries are the last tokens.
 Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device device) {
   const auto whole = torch::dtype(torch::kLong).device(device);
   const auto i = torch::arange(keys - queries, keys, whole).unsqueeze(1),
@@ -42,8 +42,8 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
 }
 
 // Concatenates `cached` and `fresh` along the tokens. Appends in place if the buffer of `cached`
-// has room and no other owner, else copies to a buffer twice as long. So most tokens cost no copy
-// of the cache.
+// has room and no other owner, else copies to a buffer of twice the length, so that most tokens
+// need no copy of the cache.
 Tensor append(const Tensor& cached, const Tensor& fresh) {
   if (!cached.defined() || cached.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = cached.size(2), count = old + fresh.size(2);
@@ -64,8 +64,8 @@ Tensor append(const Tensor& cached, const Tensor& fresh) {
   return all;
 }
 
-// The last `count` tokens of a cache, as a view after one token, which saves time in writing, else
-// as a copy, which frees the memory of dropped tokens after a prompt.
+// The last `count` tokens of a cache: a view after a single token, to save time; else a copy, to
+// free the memory of dropped tokens.
 Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   const int64_t first = std::max<int64_t>(0, all.size(2) - count);
   if (first == 0) return all;
@@ -73,7 +73,7 @@ Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   return arrived == 1 ? cached : cached.clone(at::MemoryFormat::Contiguous);
 }
 
-// Attention in a sliding window by blocks of queries, in time linear in the number of tokens.
+// Computes attention in a sliding window by blocks of queries, in time linear in the tokens.
 Tensor windowed_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window,
                           double dropout) {
   const int64_t queries = q.size(2), before = k.size(2) - queries;

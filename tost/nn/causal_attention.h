@@ -1,5 +1,5 @@
-// Causal attention for comparison: softmax (over all tokens or a sliding window) with a key-value
-// cache, and linear (kernelised) attention with a state of P x P numbers for each head.
+// Causal attention for comparison: softmax attention with a key-value cache, optionally in a
+// sliding window, and linear attention with a state of P x P numbers for each head.
 #pragma once
 
 #include "tost/nn/causal_mixer.h"
@@ -13,7 +13,7 @@ class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // Attention between the projections: from q, k and v [B, T, 3 C] to [B, T, C].
+  // Computes attention from q, k and v [B, T, 3 C] to [B, T, C], without the projections.
   torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
@@ -22,15 +22,15 @@ class CausalAttention : public TokenMixer {
   std::shared_ptr<Linear> gate;      // [C, C]; null without
 
  protected:
-  // Mixes the values: from q, k, v [B, H, T, P] to [B, H, T, P].
+  // Mixes the values of q, k, v [B, H, T, P] to [B, H, T, P].
   virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             MixerState* state) = 0;
 
   CausalMixerConfig config_;
 };
 
-// Scaled dot-product attention by torch's fused kernel. Its state "k", "v" [B, H, cached tokens, P]
-// grows with the context, at most to the window.
+// Scaled dot-product attention by torch's fused kernel. The state "k", "v" [B, H, cached tokens, P]
+// grows with the context up to the window.
 class CausalSoftmaxMixer : public CausalAttention {
  public:
   using CausalAttention::CausalAttention;
@@ -41,7 +41,7 @@ class CausalSoftmaxMixer : public CausalAttention {
 };
 
 // Linear attention φ(q) Σ φ(k) vᵀ / φ(q) Σ φ(k) with φ = elu + 1, over tokens up to the current
-// one. Its state is "moments" [B, H, P, P + 1] float64.
+// one. The state is "moments" [B, H, P, P + 1] float64.
 class CausalLinearMixer : public CausalAttention {
  public:
   using CausalAttention::CausalAttention;

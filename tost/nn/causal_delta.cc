@@ -12,8 +12,8 @@ using torch::Tensor;
 
 namespace {
 
-// Outputs and memory are affine in the memory before. The identity as memory with zeros as values
-// gives the linear part of both.
+// Outputs and memory are affine in the initial memory. A call with the identity as memory and zeros
+// as values gives the linear part of both.
 Tensor delta_of_places(const DeltaCall& of, const TokenSums& sums) {
   const int64_t keys = of.k.size(3), values = of.v.size(3);
   const DeltaCall wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,
@@ -36,7 +36,7 @@ Tensor unit(const Tensor& x) {
   return x * (x.square().sum(-1, /*keepdim=*/true) + 1e-6).rsqrt();
 }
 
-// The steps of a token after each other: [B, T, steps, H, ...] → [B, H, T steps, ...].
+// Reshapes [B, T, steps, H, ...] to [B, H, T steps, ...] with adjacent steps of a token.
 Tensor in_turn(const Tensor& x) {
   return x.movedim(3, 1).flatten(2, 3);
 }
@@ -67,7 +67,7 @@ CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(co
   gate = add_gate(*this, config);
   norm = register_parameter("norm", torch::ones({c / heads}));
   if (o.decay == "none") return;
-  // softplus(decay) = 1 / horizon
+  // Solves softplus(decay) = 1 / horizon for decay.
   const auto rate = torch::linspace(4, 10, heads).mul(-std::log(2.0)).exp();
   const auto start = rate.expm1().log();
   const bool learned = o.decay == "learned";

@@ -97,7 +97,7 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
 
 namespace {
 
-// M and R of these tokens after the last one [B, H, P + 1], and the factor of the sums before them
+// Returns M and R of these tokens after the last one [B, H, P + 1], and the factor of earlier sums
 // [H or 1, 1]. Works in pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
@@ -119,12 +119,12 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
 
 }  // namespace
 
-// The kernel sums only local tokens. So a token is put before them that brings the sums to those of
-// the places before. It carries these sums and their gradient.
+// The kernel sums only local tokens. An additional first token holds the sums of earlier places,
+// with their gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
   const auto [valid, remaining] = sums_at_end(call);
   const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]
-  // Multiplies by zero in the first place, so that every process takes part in the gradient of the
+  // Multiplies by zero in the first place, so that every process takes part in the backward
   // messages.
   if (sums.place == 0)
     return group_means(call, scale + before.sum().to(scale.scalar_type()), nullptr);

@@ -1,5 +1,5 @@
-// A causal mixer of first moments: the mean of the earlier tokens of a group. It is not in the
-// paper; docs/language.md has its origin and measurements.
+// A causal mixer of first moments: the mean of the earlier tokens of a group. The paper does not
+// have it; docs/language.md has its origin and measurements.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace tost {
 
 // Running group means with a learned memory length: first-moment token statistics.
 
-// The rates at which the statistics of each head forget. They start on a ladder of horizons from 2
-// to 256 tokens, evenly spaced in their logarithm. "learned" registers `decay` [H] as a parameter
-// (gamma = sigmoid(decay)), "fixed" as a buffer; "none" registers nothing and forgets nothing.
+// The rates at which the statistics of each head forget. The initial horizons are 2 to 256 tokens,
+// evenly spaced in the logarithm. "learned" registers `decay` [H] as a parameter (gamma =
+// sigmoid(decay)), "fixed" as a buffer; "none" registers nothing and forgets nothing.
 class ForgettingRates : public torch::nn::Module {
  public:
   ForgettingRates(int64_t heads, const std::string& kind);
@@ -28,21 +28,19 @@ class ForgettingRates : public torch::nn::Module {
   torch::Tensor decay;
 };
 
-// Computes y_t = (base_t + m_t) silu(gate_t), without a gate base_t + m_t, and m_t = scale * M_t /
-// sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and R_t = gamma R_{t-1} +
-// pi_t^2 per head: the group's mean times the square root of the effective number of tokens. So its
-// size does not depend on the length of the memory, and a mean of few tokens counts less. Its state
-// is d + H numbers.
+// Computes y_t = (base_t + m_t) silu(gate_t), or base_t + m_t without a gate. The mean m_t is scale
+// * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and R_t = gamma R_{t-1}
+// + pi_t^2 per head. It is the group's mean times the square root of the effective number of
+// tokens, so that a mean of few tokens counts less. The state is d + H numbers.
 class GroupMeans : public torch::nn::Module {
  public:
   explicit GroupMeans(int64_t dim);
 
-  // Returns [B, T, C] of values' dtype. `sums` [B, H, P + 1] float64 is as the carry of
-  // running_sums(), or null. Calls that has_fused_means() accepts run fused kernels, others
-  // products over chunks.
+  // Returns [B, T, C] of values' dtype. `sums` [B, H, P + 1] float64, or null, is used like the
+  // carry of running_sums(). Runs fused kernels if has_fused_means(), else products over chunks.
   torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
 
-  // Traces the scaled means, and the scaled values they are made of. `sums` is not changed.
+  // Traces the scaled means, and the scaled values from which they are made. `sums` is not changed.
   void trace(const MeansCall& call, const torch::Tensor* sums, MixerTrace& trace) const;
 
   // Computes forward() in ATen on any device and floating dtype, as products over chunks of tokens.
@@ -57,14 +55,14 @@ class GroupMeans : public torch::nn::Module {
 
 // Computes [u, v, g] = projections of x; w = convolution of u over tokens; pi = H softmax over
 // heads of a linear map of x; m = decayed group means of v (GroupMeans); out = c_proj((w + m) *
-// silu(g)). Membership is used for writing only: it decides how long a token is remembered, since
-// each head has a different decay rate. The state is "means" [B, H, P + 1] float64, and "conv".
+// silu(g)). Membership is used for writing only: it selects how long a token is remembered, because
+// heads forget at different rates. The state is "means" [B, H, P + 1] float64, and "conv".
 class CausalMeansMixer : public TokenMixer {
  public:
   explicit CausalMeansMixer(const CausalMixerConfig& config);
-  // Padding, which only the form in both directions has, changes no mean.
+  // Padding, which only the bidirectional form has, changes no mean.
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // The subspaces of w; membership comes from the router and not from them.
+  // The subspaces of w; the router computes memberships without them.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
   int64_t head_count() const { return config_.heads; }
@@ -86,10 +84,9 @@ class CausalMeansMixer : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// The mixer in both directions, with learned forgetting and the gate: the first half of the heads
-// reads from the first token on, the other half (of an odd number the smaller) from the last valid
-// one back. Each half's horizons start on a ladder from 2 to 256 tokens. See
-// docs/long-sequences.md.
+// The bidirectional mixer, with learned forgetting and the gate. The first half of the heads reads
+// from the first token forwards, the rest from the last valid token backwards. The initial horizons
+// of each half are 2 to 256 tokens. See docs/long-sequences.md.
 class MeansMixer : public CausalMeansMixer {
  public:
   explicit MeansMixer(const MixerConfig& config);

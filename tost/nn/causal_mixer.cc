@@ -34,7 +34,7 @@ Tensor project_gated(const Tensor& y, const Tensor& x, const Linear* gate, const
 
 namespace {
 
-// The last `count` tokens of `past` and x together.
+// The last `count` tokens of the concatenation of `past` and x.
 Tensor last_tokens(const Tensor& x, const Tensor& past, int64_t count) {
   const int64_t tokens = x.size(1);
   if (tokens >= count) return x.narrow(1, tokens - count, count).detach().clone();
@@ -43,7 +43,7 @@ Tensor last_tokens(const Tensor& x, const Tensor& past, int64_t count) {
   return torch::cat({before, x}, 1).narrow(1, tokens, count).detach().clone();
 }
 
-// Convolves x [B, T, C] with weight [taps, C]; `past` is as in the header.
+// Convolves x [B, T, C] with weight [taps, C]; `past` is that of TokenConvolution::forward().
 Tensor causal_conv(const Tensor& x, const Tensor& weight, const Tensor& past) {
   const int64_t taps = weight.size(0), tokens = x.size(1);
   const auto filter = weight.to(x.scalar_type());
@@ -68,7 +68,7 @@ Tensor CausalConv::forward(const Tensor& x, Tensor* past) const {
   const int64_t earlier = weight.size(0) - 1;
   if (const TokenSums* sums = TokenSumsScope::current();
       sums != nullptr && past == nullptr && earlier > 0) {
-    // Gradients flow to the tokens of the place before, unlike to those of a state.
+    // Gradients flow to tokens of the place before, but not to tokens of a state.
     const Tensor all = torch::cat({tokens_before(*sums, x, earlier), x}, 1);
     return causal_conv(all, weight, {}).narrow(1, earlier, x.size(1));
   }

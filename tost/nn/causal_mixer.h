@@ -1,5 +1,5 @@
-// Token mixers whose output depends only on the token and those before it. Each runs a whole
-// sequence, a chunk of it or a single token, from the state before it.
+// Token mixers whose output depends only on the current and earlier tokens. From an earlier state
+// they continue with a whole sequence, a chunk or a single token.
 #pragma once
 
 #include <cstdint>
@@ -25,46 +25,46 @@ struct CausalMixerConfig {
 };
 
 std::vector<std::string> causal_mixer_names();
-// Those whose sequences may be split among processes (token_sums_scope.h).
+// The mixers whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
 
-// A short causal depthwise convolution over tokens: each channel mixes a token with the few before
-// it.
+// A short causal depthwise convolution: each channel mixes a token with a few earlier ones.
 class CausalConv : public torch::nn::Module {
  public:
-  // taps >= 1, the current token included. Starts uniform in ±1/sqrt(taps), torch's choice for
-  // convolutions, drawn from its default generator.
+  // taps >= 1 counts the current token. Draws weights uniformly in ±1/sqrt(taps), as torch does for
+  // convolutions, from torch's default generator.
   CausalConv(int64_t channels, int64_t taps);
 
-  // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:
-  // zeros) and becomes those before the next token; null: zeros before, nothing is returned.
+  // Maps x [B, T, C] to [B, T, C]. `past` [B, taps - 1, C] holds the tokens before x (undefined or
+  // null: zeros), and gets those before the next call.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
 
   torch::Tensor weight;  // [taps, C], the last row for the current token
 };
 
-// Registers the convolution over `channels` projected features where config has one, else null.
+// Registers the convolution over `channels` projected features; null if config has none.
 std::shared_ptr<CausalConv> add_conv(torch::nn::Module& mixer, int64_t channels,
                                      const CausalMixerConfig& config);
-// conv(x), or x where conv is null.
+// Returns conv(x), or x if conv is null.
 torch::Tensor convolved(const std::shared_ptr<CausalConv>& conv, const torch::Tensor& x,
                         const MixerCall& call);
 
-// Registers and gives the map into the gate of `mixer` where config has one, else null.
+// Registers and returns the map into the gate of `mixer`; null if config has no gate.
 std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
-// out(y), or with the gate out(y silu(gate x)), where trace->gate gets the factor. y, x [B, T, C].
+// Returns out(y), or with a gate out(y silu(gate x)), and sets trace->gate to this factor. y and x
+// are [B, T, C].
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
                             const Linear& out, MixerTrace* trace);
 
-// Throws a usage Error for an unknown name (with the nearest one) or a dropped one, heads that do
-// not divide dim, or options the mixer does not have.
+// Throws a usage Error for an unknown or dropped name, for heads that do not divide dim, and for
+// options that the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
-// The same for two mixers in one model, where each option must be one that either has.
+// Checks two mixers of one model; one of them must have each option.
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 
-// `config` without the additions that the mixer does not have in hybrids.
+// `config` without the additions that the mixer lacks in hybrids.
 CausalMixerConfig supported_options(const std::string& name, CausalMixerConfig config);
 
 std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,

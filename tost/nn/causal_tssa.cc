@@ -15,7 +15,7 @@ using torch::Tensor;
 
 namespace {
 
-// The position of the first token of a call with this many tokens.
+// The position of the first token of a call with `tokens` tokens.
 int64_t position_of(const MixerCall& call, int64_t tokens) {
   return call.position + (call.state == nullptr ? first_position(tokens) : 0);
 }

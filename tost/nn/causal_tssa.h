@@ -1,5 +1,4 @@
-// Causal token-statistics mixers (arXiv 2412.17810, Eq. 28, in the official code's form), and their
-// additions.
+// Causal TSSA (arXiv 2412.17810, Eq. 28, in the form of the official code) with optional additions.
 #pragma once
 
 #include <utility>
@@ -10,8 +9,8 @@
 
 namespace tost {
 
-// The projections of these mixers, with the official keys: c_attn (despite its name one C x C map)
-// and c_proj.
+// The projections of these mixers, with the official keys: c_attn, which is one C x C map, and
+// c_proj.
 class CausalStatisticsMixer : public TokenMixer {
  public:
   explicit CausalStatisticsMixer(const CausalMixerConfig& config);
@@ -31,8 +30,8 @@ class CausalStatisticsMixer : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// Causal TSSA. Its state is "statistics" [B, 2C + H] float64, with decay "energy" [B, H, P] and
-// "moments" [B, H, P + 1] instead, with means also "means" [B, H, P + 1].
+// Causal TSSA. The state is "statistics" [B, 2C + H] float64; with decay it is "energy" [B, H, P]
+// and "moments" [B, H, P + 1]. With means it also has "means" [B, H, P + 1].
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
@@ -45,21 +44,21 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
 
  private:
-  // The operator's formula (ops/plain.h) with sums that forget; returns y and pi [B, T, H].
+  // Computes the operator's formula (ops/plain.h) with sums that forget: y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const MixerCall& call) const;
-  // Mixes the projected tokens w; reads `x` only for means of values.
+  // Mixes the projected tokens w; uses `x` only for means of values.
   torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const MixerCall& call);
 };
 
-// TSSA with membership fixed to 1/H. Its state is "statistics" [B, H, P] float64.
+// TSSA with membership fixed to 1/H. The state is "statistics" [B, H, P] float64.
 class CausalUniformMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 };
 
-// The projections, and the convolution if there is one, without any mixing: the lower bound of
+// The projections and the optional convolution without a mixing of tokens: the baseline of
 // comparisons.
 class CausalNoMixer : public CausalStatisticsMixer {
  public:

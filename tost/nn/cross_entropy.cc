@@ -18,8 +18,8 @@ using torch::autograd::variable_list;
 constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's cache
 
 // Adds up the losses of logits [n, V] in nats over the targets [n] int64 that are not -1. Replaces
-// the logits by the gradient times `scale`: (softmax - onehot) scale, zeros where the target is -1.
-// Without a scale the logits become undefined.
+// the logits by the gradient (softmax - onehot) scale, which is zero if the target is -1. Without a
+// scale the logits become undefined.
 Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
                         const std::optional<Tensor>& scale) {
   const Tensor index = targets.clamp_min(0).unsqueeze(1);
@@ -37,7 +37,7 @@ Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
   return loss;
 }
 
-// As softmax_gradient(), on the CPU in pieces that stay in the cache.
+// Calls softmax_gradient(), on the CPU for pieces that stay in the cache.
 Tensor softmax_rows(const Tensor& logits, const Tensor& targets,
                     const std::optional<Tensor>& scale) {
   if (!logits.is_cpu()) return softmax_gradient(logits, targets, scale);
@@ -122,7 +122,8 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
  public:
   static Variable forward(AutogradContext* context, const Variable& hidden, const Variable& weight,
                           const Variable& targets, int64_t logit_bytes, bool differentiate) {
-    // Under autocast the inputs are cast in here, and keep their types outside.
+    // Casts the inputs inside the function under autocast, so that gradients have the types of the
+    // inputs.
     const auto device = hidden.device().type();
     const bool cast = at::autocast::is_autocast_enabled(device);
     const auto type = cast ? at::autocast::get_autocast_dtype(device) : hidden.scalar_type();
@@ -143,10 +144,10 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
       fail_usage(
           "The gradient of this loss cannot be differentiated; take it without create_graph.");
     }
-    // Reads the factor on the CPU only, because reading it from a GPU would wait.
+    // Reads the factor on the CPU only, because a read from a GPU would wait.
     const bool one = gradients[0].is_cpu() && gradients[0].item<double>() == 1;
     const auto take = [&](const char* name, const char* type) {
-      // Moves the gradient out, so that it has one owner and need not be copied into .grad.
+      // Moves the gradient out, so that it has one owner and autograd need not copy it into .grad.
       auto& slot = context->saved_data[name];
       if (slot.isNone()) fail_usage("The gradient of this loss can be taken once only.");
       Tensor value = std::move(slot).toTensor();

@@ -6,15 +6,15 @@
 namespace tost {
 
 // Returns the mean cross-entropy in nats of the logits hidden weightᵀ over the targets that are not
-// -1, a float32 scalar (float64 for float64 inputs); NaN without any such target, as in torch.
+// -1: a float32 scalar (float64 for float64 inputs); NaN without any such target, as in torch.
 // hidden [N, C], weight [V, C], targets [N] int64, each -1 or below V.
 //
-// Computes gradients of hidden and weight along with the loss, in place of the logits, of which at
-// most `logit_bytes` exist at a time (at least one row; 0: 256 MiB on the CPU, 1 GiB on a GPU,
-// which smaller products would not keep busy). Backward only returns them, so it can run once, and
-// cannot be differentiated (a usage Error). Under autocast to bfloat16 the matrix products are
-// bfloat16 and the softmax is float32, as in torch. Deterministic for a given number of threads.
-// Throws a data Error for shapes that do not fit and, on the CPU, for targets outside the
+// Computes the gradients of hidden and weight together with the loss, in place of the logits. At
+// most `logit_bytes` of logits, and at least one row, exist at a time; 0 means 256 MiB on the CPU
+// and 1 GiB on a GPU. Backward returns these gradients, so it can run only once, and
+// differentiating it is a usage Error. Under autocast to bfloat16 the matrix products are bfloat16
+// and the softmax is float32, as in torch. Results repeat bit for bit with the same number of
+// threads. Throws a data Error for shapes that do not fit and, on the CPU, for targets outside the
 // vocabulary.
 torch::Tensor head_cross_entropy(const torch::Tensor& hidden, const torch::Tensor& weight,
                                  const torch::Tensor& targets, int64_t logit_bytes = 0);

@@ -21,8 +21,7 @@ DecayGroups split(const torch::nn::Module& model, Exempt exempt) {
   return groups;
 }
 
-// Whether this is a rate of a state-space model, which decay would pull to a fixed speed. Its steps
-// are exempt as one-dimensional.
+// Whether this is a rate of a state-space model, which weight decay would pull to a fixed value.
 bool is_state_rate(const std::string& name) {
   return ends_with(name, "log_a_real") || ends_with(name, "a_imag");
 }

@@ -17,19 +17,18 @@ struct DecayGroups {
   DecayGroup decayed, exempt;
 };
 
-// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt, and
-// so are our registers. `temp` is 2-D and therefore decayed (the official code declares an
-// exemption but never reads it). Parameters without requires_grad are in neither group.
+// The rule of the official vision training: 1-D parameters, biases, `cls_token` and registers are
+// exempt. `temp` is 2-D and therefore decayed: the official code declares an exemption but never
+// reads it. Parameters without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
-// Applies that rule to classifiers of sequences, which have no official training. Tables of tokens
-// and positions are decayed.
+// Applies the vision rule to classifiers of sequences, which have no official training. Tables of
+// tokens and positions are decayed.
 DecayGroups sequence_decay_groups(const torch::nn::Module& model);
 
-// The rule of the official language training: 1-D parameters and names that contain `temp` or
-// `denom` are exempt; embeddings are decayed, the one tied to the head once. Of our additions the
-// taps of convolutions and rates of forgetting (names with `conv` or `decay`) are exempt, because
-// smaller ones are another filter or horizon, not a smaller map.
+// The rule of the official language training: 1-D parameters and names with `temp` or `denom` are
+// exempt; embeddings are decayed, a tied one once. Names with `conv` or `decay`, which the official
+// code does not have, are exempt, because decay would change a filter or a horizon.
 DecayGroups language_decay_groups(const torch::nn::Module& model);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-// Sets autocast for a kind of device on this thread inside a scope.
+// Sets autocast for a type of device on this thread while in scope.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -37,8 +37,8 @@ class DeviceAutocast {
   at::ScalarType type_before_ = at::kBFloat16;
 };
 
-// Turns the caching of cast weights off in a scope: a cached copy made without gradients would cut
-// the weight off from its gradient.
+// Disables the cache of cast weights while in scope, because a copy cached without gradients would
+// lose the weight's gradient.
 class NoCastCache {
  public:
   NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -52,7 +52,7 @@ class NoCastCache {
   const bool before_;
 };
 
-// Turns autocast off on every device in a scope.
+// Disables autocast on every device while in scope.
 struct WithoutAutocast {
   c10::impl::ExcludeDispatchKeyGuard all{c10::autocast_dispatch_keyset};
 };

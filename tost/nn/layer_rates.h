@@ -1,6 +1,6 @@
-// Measures the effect of each layer on its objective: the variational bound, its gap to the exact
-// rate, the layer-wise compression of the paper's figure, and whether the layer's step lowers the
-// objective it was derived from (arXiv 2412.17810, Theorem 1).
+// Measures the effect of each layer on its objective (arXiv 2412.17810, Theorem 1): the variational
+// bound, the gap to the exact rate, the compression by layer, and the change of the objective by
+// the layer's step.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,8 +15,8 @@ namespace tost {
 // The eps^2 of the layer-wise compression figure and of the theory's scale.
 inline constexpr double kEpsilonSquared = 0.01;
 
-// The measure of that figure for each sample [B], in float64: compression_bound of unit_heads(w)
-// with scale P / eps^2, at most compression_ceiling(P) = 1/2 P log(1 + 1 / eps^2).
+// The measure of the paper's compression figure for each sample [B], in float64: compression_bound
+// of unit_heads(w) with scale P / eps^2. At most compression_ceiling(P) = 1/2 P log(1 + 1 / eps^2).
 torch::Tensor layer_compression(const torch::Tensor& w, const torch::Tensor& pi);
 double compression_ceiling(int64_t head_width);
 
@@ -29,22 +29,21 @@ struct BoundAndExact {
 
 BoundAndExact bound_and_exact(const torch::Tensor& w, const torch::Tensor& pi, double scale);
 
-// The rates of one layer. Tensors are float64 [B], an entry for each sample; they are undefined for
-// a mixer without memberships, or if not requested. z are the normalised input tokens of the mixer,
-// w their projection, pi their memberships; registers count as tokens, as in the layer. Sums are
-// over all tokens of the passage, also in causal models, whose layers sum over the tokens so far.
+// The rates of one layer. Tensors are float64 [B], and undefined if not requested or for a mixer
+// without memberships. z are the normalised input tokens of the mixer, w their projection, pi their
+// memberships; registers count as tokens. Sums go over all tokens of the passage, also in causal
+// models.
 struct LayerRates {
-  // Computed from w and pi of the layer.
+  // Rates that are computed from w and pi of the layer.
   BoundAndExact released;  // scale 1, the f of the released layer
   BoundAndExact theory;    // scale C / eps^2: the theory's d / eps^2
 
-  // layer_compression() of w, and of the tokens after the mixer's residual, sent once more through
-  // this layer's norm and projection (with bias and convolution), with the same pi. Always
-  // computed.
+  // layer_compression() of w, and of the tokens after the mixer's residual: these pass through the
+  // layer's norm and projection again, with the same pi. Always computed.
   torch::Tensor compression_before, compression_after;
 
-  // compression_bound at scale 1 of z U, without bias or convolution, with pi fixed: at the input
-  // z, at z + gamma1 * mixer(z), the network's step with LayerScale, and at z + mixer(z).
+  // compression_bound at scale 1 of z U with pi fixed, for the input z, for z + gamma1 * mixer(z)
+  // (the step with LayerScale), and for z + mixer(z).
   torch::Tensor objective, objective_stepped, objective_unscaled;
 
   bool defined() const { return compression_before.defined(); }
@@ -61,12 +60,12 @@ std::vector<LayerRates> layer_rates(const torch::nn::Module& model,
                                     const std::vector<BlockTrace>& traces,
                                     const WantedRates& wanted = {});
 
-// Returns an object for each layer with rates, all of which must have been requested, with means
-// over the samples: "layer" from 1; "bound", "exact", "gap" (released scale), and these with
-// "theory_" before them; the other members by their names.
+// Returns an object for each layer with rates, which must all have been requested, with means over
+// samples: "layer" from 1; "bound", "exact" and "gap" at scale 1, and with the prefix "theory_";
+// the other members by their names.
 nlohmann::json to_json(const std::vector<LayerRates>& layers);
 
-// The mixers whose layers have rates, for messages.
+// Names the mixers whose layers have rates, for messages.
 std::vector<std::string> mixers_with_rates(bool causal);
 
 // Whether any layer of the model has rates.

@@ -75,7 +75,7 @@ Tensor SinusoidalTable::rows(int64_t tokens, const Tensor& like) {
   const std::lock_guard lock(mutex_);
   if (!table_.defined() || table_.size(0) < tokens || table_.device() != like.device() ||
       table_.dtype() != like.dtype()) {
-    // Leaves inference mode, because a table made in it could not be used in training.
+    // Leaves inference mode, because training could not use a table from inference mode.
     const c10::InferenceMode plain(false);
     table_ = sinusoidal_positions(tokens, like.size(-1)).to(like.options());
   }

@@ -11,13 +11,13 @@
 
 namespace tost {
 
-// Computes x Wᵀ + b over the last dimension, for few rows without gradients by ops/few_rows.h.
-// weight [out, in]; bias [out] may be undefined.
+// Computes x Wᵀ + b over the last dimension, by ops/few_rows.h for few rows without gradients.
+// `weight` is [out, in]; `bias` [out] may be undefined.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias = {});
 
-// A linear map as a module. Weight [out, in] and bias [out] stay uninitialised until init_linears()
-// draws them or a checkpoint is read.
+// A linear map as a module. Weight [out, in] and bias [out] are uninitialised until init_linears()
+// or a checkpoint sets them.
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t in, int64_t out, bool with_bias);
@@ -26,7 +26,7 @@ class Linear : public torch::nn::Module {
   // Computes only output features [first, first + count), without copying the weight.
   torch::Tensor forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const;
 
-  // The weight that products read; under autocast its working copy if there is one.
+  // The weight that products read: under autocast the working copy, if there is one.
   torch::Tensor product_weight() const { return tost::product_weight(weight, copy); }
 
   torch::Tensor weight;               // [out, in]
@@ -34,7 +34,7 @@ class Linear : public torch::nn::Module {
   std::shared_ptr<WorkingCopy> copy;  // null: there is none
 };
 
-// A table of vectors [rows, dim], left uninitialised as in Linear.
+// A table of vectors [rows, dim], uninitialised as the weight of Linear.
 class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t rows, int64_t dim);
@@ -65,13 +65,13 @@ class LayerNorm : public torch::nn::Module {
 
 // Computes x + gamma ⊙ branch. With `drop_path` > 0 (stochastic depth, in training only) drops each
 // sample's branch with that probability, and divides the others by 1 - drop_path. Draws from
-// torch's default generator. x, branch [B, N, C], gamma [C].
+// torch's default generator. `x` and `branch` are [B, N, C], `gamma` is [C].
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 
-// Draws the weight of every Linear below `module` from a normal distribution of deviation 0.02, by
-// torch's default generator in registration order; sets biases to 0. (The official truncated normal
-// cuts at ±2, a hundred deviations, so it never truncates.)
+// Draws the weight of every Linear in `module` from a normal distribution of deviation 0.02, by
+// torch's default generator in registration order; sets biases to 0. The official normal
+// distribution is truncated at ±2, a hundred deviations, which has no effect.
 void init_linears(torch::nn::Module& module);
 
 // Whether a new model draws its weights.
@@ -84,7 +84,7 @@ enum class WeightInit {
 // [tokens, dim] float32.
 torch::Tensor sinusoidal_positions(int64_t tokens, int64_t dim);
 
-// Caches the table of the longest sequence so far. Thread-safe.
+// The cached table for the longest sequence so far. Thread-safe.
 class SinusoidalTable {
  public:
   // The positions [tokens, dim] in the type and on the device of `like`, whose last size is dim.

@@ -30,8 +30,8 @@ class ClassificationMeter {
 
   void add(const torch::Tensor& logits, const torch::Tensor& labels);
 
-  // Gives each process the sums of all; returns false if one was stopped. A null group changes
-  // nothing.
+  // Gives each process the sums over all processes; returns false if one was stopped. A null group
+  // changes nothing.
   bool add_up(Group* group, bool stopped);
 
   int64_t images() const { return images_; }

@@ -72,9 +72,9 @@ using torch::Tensor;
 
 namespace {
 
-// The weights of adaptive pooling [B, R, N] to m = min(R, n) runs of n tokens: run r is
-// [floor(r n / m), ceil((r + 1) n / m)), and rows from m on are zero. `n` and `runs` (m) [B, 1, 1]
-// are float64, which holds them exactly.
+// The weights [B, R, N] of adaptive pooling of n tokens to m = min(R, n) runs. Run r is [floor(r n
+// / m), ceil((r + 1) n / m)); rows from m on are zero. `n` and `runs` (m) [B, 1, 1] are float64, in
+// which they are exact.
 Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
                        torch::ScalarType dtype) {
   const auto m = runs.clamp_min(1);  // of no tokens there is no run
@@ -85,7 +85,7 @@ Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_
   return inside.to(dtype) / (last - first).clamp_min(1).to(dtype);
 }
 
-// Computes softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N] marks, or all.
+// Computes softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N], if defined, marks.
 Tensor attend(const Tensor& w, const Tensor& valid) {
   const auto mask = valid.defined() ? std::optional<Tensor>(valid) : std::nullopt;
   return at::scaled_dot_product_attention(w, w, w, mask);

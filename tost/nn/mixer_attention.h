@@ -1,4 +1,4 @@
-// Mixers with queries, keys and values, with which TSSA is compared.
+// Attention mixers, to compare TSSA with.
 #pragma once
 
 #include "tost/nn/layers.h"
@@ -6,7 +6,8 @@
 
 namespace tost {
 
-// A mixer with one projection to q, k, v ([3C, C], in that order, heads within each), and one out.
+// A mixer with one projection [3C, C] to q, k and v, in this order with heads within each, and one
+// output projection.
 class AttentionMixer : public TokenMixer {
  public:
   explicit AttentionMixer(const MixerConfig& config);
@@ -17,7 +18,7 @@ class AttentionMixer : public TokenMixer {
 
  protected:
   // Mixes q, k, v [B, H, N, P], views of the projection, to [B, H, N, P]. `valid` [B, N] bool is
-  // false for padding; undefined without padding.
+  // false at padding; undefined if there is no padding.
   virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const torch::Tensor& valid) = 0;
 
@@ -57,13 +58,13 @@ class LinearAttentionMixer : public AttentionMixer {
                     const torch::Tensor& valid) override;
 };
 
-// Attention within learned subspaces, by one projection U for queries, keys and values, as in the
-// white-box transformers related to TSSA. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10;
+// Attention within learned subspaces: one projection U gives queries, keys and values, as in
+// white-box transformers. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10;
 // Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
-// CBSA_image_classification/attn_layers.py). Both are written from the formulas.
+// CBSA_image_classification/attn_layers.py). Both are written from the papers' formulas.
 //
-// They compute w = x U, mix within each head of w, and apply a free output map, as in the official
-// code (the papers tie it to U).
+// MSSA and CBSA compute w = x U, mix within each head of w, and apply a free output map as in the
+// official code; the papers tie this map to U.
 class SubspaceMixer : public TokenMixer {
  public:
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
@@ -91,13 +92,13 @@ class MssaMixer : public SubspaceMixer {
   torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) override;
 };
 
-// Contracts representatives instead of all tokens, and broadcasts the result. With att(a, b) =
-// softmax(a bᵀ / √P), per head:
+// Attention among representatives of the tokens, whose result is broadcast to all tokens. With
+// att(a, b) = softmax(a bᵀ / √P), per head:
 //   R0 = means of w over 64 runs of tokens,  A = att(R0, w),  R = R0 + step_rep A w,
 //   y = step_x Aᵀ att(R, R) R.
-// Time is linear in N. The official code averages over an 8 x 8 grid of a square picture without
-// its class token. Here the runs are those of adaptive pooling along all tokens, which fits any
-// sequence. Up to 64 tokens every token is a representative.
+// Time is linear in N. The official code averages over an 8 x 8 grid of a square picture. This
+// mixer averages over runs of adjacent tokens by adaptive pooling, which fits any sequence. Up to
+// 64 tokens every token is a representative.
 class CbsaMixer : public SubspaceMixer {
  public:
   static constexpr int64_t kRepresentatives = 64;

@@ -11,15 +11,15 @@ namespace tost {
 
 using torch::Tensor;
 
-// The terms of the chunked form of a diagonal state-space model (see StateSpace): complex numbers
-// but for skip, in float64.
+// The terms of the chunked form of a diagonal state-space model (see StateSpace), in float64; all
+// but skip are complex.
 struct StateSpaceTerms {
   torch::Tensor rate;    // Δ A [C, N]
   torch::Tensor input;   // b [C, N]
   torch::Tensor output;  // 2 C [1 or 2, C, N]; two read from both sides
   torch::Tensor skip;    // d [C]
 
-  // The terms of `count` channels from `first` on.
+  // The terms for `count` channels from channel `first` on.
   StateSpaceTerms channels(int64_t first, int64_t count) const {
     return {rate.narrow(0, first, count), input.narrow(0, first, count),
             output.narrow(1, first, count), skip.narrow(0, first, count)};
@@ -28,7 +28,7 @@ struct StateSpaceTerms {
 
 namespace {
 
-// The channels of a group, and the elements of an input up to which it is not split into groups.
+// The channels of a group, and the number of elements above which an input is split into groups.
 constexpr int64_t kGroup = 64, kSmall = int64_t{1} << 20;
 
 // Computes exp(z) - 1 without cancellation at small z.
@@ -39,8 +39,8 @@ Tensor complex_expm1(const Tensor& z) {
                         torch::exp(x) * torch::sin(y));
 }
 
-// The length of equal chunks, with less than a token of padding for each. A longer chunk has fewer
-// states to carry, but matrices of its length squared, which pay off only over many tokens.
+// The length of equal chunks, with less than a token of padding for each chunk. Longer chunks carry
+// fewer states, but need matrices of the length squared, which pay off only over many tokens.
 int64_t chunk_length(int64_t batch, int64_t tokens) {
   const int64_t longest = batch * tokens <= 8192 ? 32 : batch * tokens <= 32'768 ? 64 : 128;
   const int64_t chunks = (tokens + longest - 1) / longest;
@@ -54,8 +54,8 @@ Tensor channels_first(const Tensor& x, int64_t length) {
   return padding > 0 ? torch::constant_pad_nd(turned, {0, padding}) : turned.contiguous();
 }
 
-// Computes exp(rate k) for k = 0 .. count - 1 [C, count, N] as products of two tables, with few
-// exponentials and little rounding.
+// Computes exp(rate k) [C, count, N] for k = 0 .. count - 1 as products of two tables, with few
+// exponentials and small rounding errors.
 Tensor powers(const Tensor& rate, int64_t count) {
   constexpr int64_t kFine = 16;
   const auto options = rate.options().dtype(torch::kDouble);
@@ -85,7 +85,7 @@ Tensor reading(const Tensor& w) {
   return as_real(w.conj().resolve_conj()).transpose(1, 2);
 }
 
-// The matrices by which a chunk of Q tokens is computed, in D directions.
+// The matrices that compute a chunk of Q tokens in D directions.
 struct ChunkMatrices {
   Tensor into;   // [C, Q, Q + 2 N D] tokens → their outputs, and the states at the chunk's ends
   Tensor outof;  // [C, 2 N D, Q] states at the chunk's ends → outputs
@@ -121,8 +121,8 @@ ChunkMatrices chunk_matrices(const StateSpaceTerms& terms, int64_t length,
   return {torch::cat(into, 2), torch::cat(outof, 1)};
 }
 
-// The state after `count` tokens of the last chunk [B, C, 2 N], which began with `before` [C, B,
-// N].
+// The state [B, C, 2 N] after `count` tokens of the last chunk, which began with the state `before`
+// [C, B, N].
 Tensor state_after(const StateSpaceTerms& terms, const Tensor& tokens, const Tensor& before) {
   const auto all = powers(terms.rate, tokens.size(2) + 1);
   const auto impulse = terms.input.unsqueeze(1) * all.narrow(1, 0, tokens.size(2)).flip(1);
@@ -131,7 +131,7 @@ Tensor state_after(const StateSpaceTerms& terms, const Tensor& tokens, const Ten
   return (added + as_real(decayed)).transpose(0, 1).contiguous().detach();
 }
 
-// [B, C, 2 N] → [C, B, 1, N] complex of `dtype`
+// Converts [B, C, 2 N] to complex [C, B, 1, N] of `dtype`.
 Tensor initial_state(const Tensor& state, torch::ScalarType dtype) {
   return as_complex(state.to(dtype)).transpose(0, 1).unsqueeze(2);
 }
@@ -154,8 +154,8 @@ Tensor states_before(const Tensor& ends, const Tensor& rate) {
 
 namespace {
 
-// Mixes u [C, B, M, Q], M chunks of Q tokens with zeros from the `tokens`-th on, in float32 or
-// float64, to the same shape. `state` is as in StateSpace::forward.
+// Mixes u [C, B, M, Q], M chunks of Q tokens with zeros after `tokens` tokens, in float32 or
+// float64. `state` is that of StateSpace::forward().
 Tensor mix_chunks(const StateSpaceTerms& terms, const Tensor& u, int64_t tokens, Tensor* state) {
   const int64_t channels = u.size(0), batch = u.size(1), chunks = u.size(2), length = u.size(3);
   const int64_t states = 2 * terms.rate.size(1), directions = terms.output.size(0);
@@ -237,7 +237,7 @@ StateSpaceTerms StateSpace::terms() const {
 }
 
 Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
-  // Keeps matrix products in float32, which autocast would make bfloat16.
+  // Disables autocast, so that matrix products stay in float32.
   const WithoutAutocast no_autocast;
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const int64_t batch = x.size(0), tokens = x.size(1), channels = x.size(2);

@@ -1,6 +1,6 @@
 // A diagonal state-space model for each channel (S4D, arXiv 2206.11893), and token mixers around
-// it. The best results of the Long Range Arena are based on such models. It is linear in its input,
-// and its time is linear in the number of tokens.
+// it. The best results of the Long Range Arena are based on such models. The model is linear in its
+// input, and its time is linear in the number of tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tost {
 
-// Computes the state before each chunk, X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m, for ends [C, B,
-// M, N] complex and rate [C, N] complex128, in linear work and logarithmic depth.
+// Computes the state before each chunk: X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m, for complex ends
+// [C, B, M, N] and rate [C, N]. Work is linear and depth logarithmic in M.
 torch::Tensor states_before(const torch::Tensor& ends, const torch::Tensor& rate);
 
 struct StateSpaceTerms;
@@ -28,19 +28,19 @@ struct StateSpaceShape {
 // zero-order hold with B = 1:
 //   a_n = exp(Δ A_n),  b_n = (a_n - 1) / A_n,  s_t = a s_{t-1} + b x_t,
 //   y_t = Σ_n 2 Re(C_n s_t,n) + d x_t.
-// Bidirectional, as in S4: y_t also has Σ_n 2 Re(C'_n r_{t+1},n), where r_t = a r_{t+1} + b x_t
-// runs back from the last token with the same rates, so that no token counts itself twice.
+// The bidirectional form adds Σ_n 2 Re(C'_n r_{t+1},n) to y_t, as in S4, where r_t = a r_{t+1} + b
+// x_t runs back from the last token. The index t + 1 prevents that a token counts twice.
 //
-// Inside chunks of 32 to 128 tokens it is a product with the Toeplitz matrix of the kernel; a scan
-// of logarithmic depth carries states between chunks. Time and memory are linear in the tokens.
-// Powers of a are computed in float64, the rest in float32, or float64 for float64 input.
+// A chunk of 32 to 128 tokens is a product with the Toeplitz matrix of the kernel; a scan of
+// logarithmic depth carries states between chunks. Time and memory are linear in the tokens. Powers
+// of a are float64; all else is float32, or float64 for float64 input.
 class StateSpace : public torch::nn::Module {
  public:
-  // Sets rates as S4D-Lin (-1/2 + iπn) and d to 1; draw_weights() draws log_dt and c.
+  // Sets the rates to those of S4D-Lin (-1/2 + iπn) and d to 1; draw_weights() draws log_dt and c.
   explicit StateSpace(const StateSpaceShape& shape);
 
-  // Draws c complex normal of variance 1, and steps log-uniform in [1e-3, 1e-1], by torch's default
-  // generator.
+  // Draws c from the complex normal distribution of variance 1, and steps log-uniformly in [1e-3,
+  // 1e-1], by torch's default generator.
   void draw_weights();
 
   // Maps x [B, T, C], floating, to y [C, B, T], float32 (float64 for float64 x). `state` [B, C, 2
@@ -76,8 +76,8 @@ class SsmMixer : public TokenMixer {
   std::shared_ptr<Linear> out;  // [2 C, C]
 };
 
-// The layer as a causal mixer, read from the left only, after the optional convolution. Its state,
-// "ssm" [B, C, 2 N] float64 and "conv", does not grow with the context.
+// The layer as a causal mixer: it reads from the left only, after the optional convolution. The
+// state, "ssm" [B, C, 2 N] float64 and "conv", does not grow with the context.
 class CausalSsmMixer : public TokenMixer {
  public:
   explicit CausalSsmMixer(const CausalMixerConfig& config);

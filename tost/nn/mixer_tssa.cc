@@ -33,7 +33,7 @@ TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
   const WithoutAutocast no_autocast;
   const TokenSums* sums = TokenSumsScope::current();
-  // Uses the plain form for divided tokens, because the kernels sum only over local ones.
+  // Uses the plain form for divided tokens, because the kernels sum only over local tokens.
   const auto [y, pi] =
       sums == nullptr ? tssa(w, temp, call.lengths) : tssa_plain_part(w, temp, call.lengths, sums);
   if (call.trace != nullptr) *call.trace = {w, pi};

@@ -6,8 +6,8 @@
 
 namespace tost {
 
-// The projections of these mixers, with the official keys `qkv` (despite its name one d x d map)
-// and `to_out.0`.
+// The projections of these mixers, with the official keys: `qkv`, which is one d x d map, and
+// `to_out.0`.
 class TokenStatisticsMixer : public TokenMixer {
  public:
   explicit TokenStatisticsMixer(const MixerConfig& config);
@@ -45,8 +45,7 @@ class UniformMixer : public TokenStatisticsMixer {
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 };
 
-// Both projections without any mixing of tokens: the lower bound of comparisons, with as many
-// parameters as uniform.
+// Both projections without a mixing of tokens: the baseline of comparisons.
 class NoMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
@@ -56,22 +55,22 @@ class NoMixer : public TokenStatisticsMixer {
   torch::Tensor project(const torch::Tensor&) const override { return {}; }
 };
 
-// The paper's literal layer (arXiv 2412.17810): one gradient step on the variational compression
-// bound, its output tied to the subspaces it projects on.
+// The layer as in the paper (arXiv 2412.17810): one gradient step on the variational compression
+// bound. The output map is tied to the subspaces.
 //
 // With U_k orthonormal, w_k = U_k^T z and eta > 0 learned:
 //   Pi = softmax over heads of |U_k^T z_j|^2 / (2 eta),  S_k = sum_j Pi_kj w_kj^2 / sum_j Pi_kj,
 //   y_j = -step * sum_k U_k D_k U_k^T z_j Pi_kj,  D = f'(S) = 1 / (1 + S),
-// which is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with Pi held constant
-// (ops/coding_rate.h). f(x) = log(1 + x), that is eps^2 = d, as the released layer has it: its
-// tokens are normalised, so that second moments are around 1. Neither an output matrix nor a bias:
+// which is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with constant Pi
+// (ops/coding_rate.h). As in the official layer, f(x) = log(1 + x), that is eps^2 = d, because
+// second moments of normalised tokens are around 1. Neither an output matrix nor a bias:
 // MixerConfig::qkv_bias is not used.
 class TssaTiedMixer : public TokenMixer {
  public:
   explicit TssaTiedMixer(const MixerConfig& config);
 
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // The orthonormal QR factor of `basis`, with a positive diagonal in R, which makes it continuous.
+  // The orthonormal QR factor of `basis`; a positive diagonal of R makes the factor continuous.
   // Scaling basis changes nothing.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
@@ -79,8 +78,8 @@ class TssaTiedMixer : public TokenMixer {
 
   torch::Tensor basis;    // [H, C, P], normal with deviation 0.02, as the released projection
   torch::Tensor log_eta;  // [1]; eta starts at P, where logits deviate by 1 / sqrt(2 P)
-  // The step [1]: any value in (0, 2) lowers the bound at the layer's input with Pi held fixed, see
-  // compression_bound. It starts at 1, the largest that reverses no direction.
+  // The step [1]: any value in (0, 2) lowers the bound at the layer's input for fixed Pi (see
+  // compression_bound). The initial value is 1, the largest that reverses no direction.
   torch::Tensor step;
 };
 

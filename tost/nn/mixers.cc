@@ -1,4 +1,4 @@
-// The table of all mixers: a name means one mixer, in both directions and causal.
+// The table of all mixers: a name means one mixer, bidirectional and causal.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -24,8 +24,8 @@ std::shared_ptr<TokenMixer> make(const Config& config) {
   return std::make_shared<Mixer>(config);
 }
 
-// Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
-// operations are not counted, as usual.
+// The multiply-adds per token between the projections, for width c, head width p and n tokens.
+// Element-wise operations are not counted, as usual.
 using Core = int64_t (*)(int64_t c, int64_t p, int64_t n);
 
 constexpr Core kNothing = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
@@ -33,13 +33,15 @@ constexpr Core kMoments = [](int64_t c, int64_t, int64_t) { return c; };
 constexpr Core kMeanReads = [](int64_t c, int64_t, int64_t) { return 2 * c; };
 constexpr Core kPairs = [](int64_t c, int64_t, int64_t n) { return 2 * c * n; };
 
-// Pooling, contraction and broadcast; the representatives among themselves, per token.
+// Counts pooling, attention of tokens to representatives and back, and attention among
+// representatives.
 constexpr Core kRepresentatives = [](int64_t c, int64_t, int64_t n) {
   const int64_t r = std::min(CbsaMixer::kRepresentatives, n);
   return 4 * c * r + 2 * c * r * r / std::max<int64_t>(1, n);
 };
 
-// Without `make` there is no such mixer. `splits`: honours TokenSumsScope.
+// A null `make` means that there is no bidirectional mixer of this name. `splits`: honours
+// TokenSumsScope.
 struct BothDirections {
   std::shared_ptr<TokenMixer> (*make)(const MixerConfig&) = nullptr;
   int64_t projections = 0;  // number of C x C maps
@@ -47,7 +49,7 @@ struct BothDirections {
   bool splits = false;
 };
 
-// Additions that a causal mixer may have; any has conv.
+// The additions that a causal mixer may have; every mixer has conv.
 enum Addition : unsigned {
   kBias = 1,
   kDecay = 2,
@@ -90,7 +92,7 @@ constexpr std::array kMixers{
     MixerEntry{
         "xca",
         {make<CrossCovarianceMixer>, 4, [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }}},
-    // Its one map is C -> 2 C.
+    // The only map of ssm is C -> 2 C, which counts as two.
     MixerEntry{"ssm",
                {make<SsmMixer>, 2,
                 [](int64_t c, int64_t, int64_t n) {
@@ -141,7 +143,7 @@ std::vector<std::string> names_where(const Wanted& wanted) {
   return names;
 }
 
-// The requested additions that the mixer does not have.
+// The requested additions that the mixer lacks.
 std::vector<std::string> missing_options(const Causal& entry, const CausalMixerOptions& o,
                                          bool hybrid = false) {
   std::vector<std::string> names;

@@ -7,7 +7,7 @@
 
 namespace tost {
 
-// The device of the module's first parameter; the CPU for a module without any.
+// The device of the module's first parameter; the CPU for a module without parameters.
 inline torch::Device device_of(const torch::nn::Module& module) {
   const auto all = module.parameters();
   return all.empty() ? torch::Device(torch::kCPU) : all.front().device();

@@ -7,9 +7,8 @@
 
 namespace tost {
 
-// bf16 matrix products inside a scope, weights untouched.
-// fp32: does nothing. bf16: autocast to bfloat16 of that device for this thread until the scope
-// ends. Anything else is a usage Error.
+// Sets the precision of matrix products on this thread while in scope: bf16 enables autocast to
+// bfloat16 for this device, fp32 does nothing. Another name is a usage Error.
 class PrecisionScope {
  public:
   explicit PrecisionScope(Precision precision, torch::Device device = torch::kCPU);
@@ -18,8 +17,8 @@ class PrecisionScope {
   DeviceAutocast scope_;
 };
 
-// fp32: does nothing. bf16: rounds every parameter to bfloat16, halving what decoding reads.
-// Anything else is a usage Error.
+// bf16 rounds every parameter to bfloat16, which halves the bytes that decoding reads; fp32 does
+// nothing. Another name is a usage Error.
 void use_precision(torch::nn::Module& model, Precision precision);
 
 }  // namespace tost

@@ -12,7 +12,7 @@ using torch::Tensor;
 
 constexpr int64_t kChunk = 64;
 
-// A matrix of decay^(i - j) for i >= j, else 0, [H or 1, n, n].
+// The matrix [H or 1, n, n] of decay^(i - j) for i >= j, else 0.
 Tensor decay_matrix(const Tensor& log_decay, int64_t n, const torch::TensorOptions& options) {
   const auto index = torch::arange(n, options);
   const auto distance = index.unsqueeze(1) - index;  // [n, n]
@@ -54,7 +54,7 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
                    const Tensor& carry) {
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
-  // A running sum over chunks is the same problem, shorter by the length of a chunk.
+  // A running sum over chunks is the same problem with fewer elements.
   Tensor running = carry;
   const auto after = sums_of_part(ends, rate, running.defined() ? &running : nullptr);
   const auto first = carry.defined() ? carry : torch::zeros_like(ends.select(1, 0));
@@ -74,7 +74,7 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   const int64_t tokens = x.size(1), heads = x.size(2), width = x.size(3);
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
-  // Keeps matrix products in float32, which autocast would make bfloat16.
+  // Disables autocast, so that matrix products stay in float32.
   const WithoutAutocast no_autocast;
   const int64_t chunk = std::min(kChunk, tokens);
   const auto wide = x.options().dtype(torch::kDouble);

@@ -25,7 +25,7 @@ std::vector<std::string> missing_names(const StateDict& wanted, const StateDict&
   return names;
 }
 
-// "'a'" or "'a' and 3 more".
+// Formats names as "'a'" or "'a' and 3 more".
 std::string first_of(const std::vector<std::string>& names) {
   return names.size() == 1 ? cat("'", names[0], "'")
                            : cat("'", names[0], "' and ", names.size() - 1, " more");

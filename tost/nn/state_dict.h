@@ -16,8 +16,8 @@ using StateDict = std::map<std::string, torch::Tensor>;
 StateDict state_dict(const torch::nn::Module& module);
 
 // Copies every tensor into the module, converting between floating dtypes and devices. Throws a
-// data Error naming the tensor, and changes nothing, for a missing or unexpected name (with the
-// nearest), another shape, or a float in place of an integer.
+// data Error naming the tensor, and changes nothing, for a missing or unexpected name, another
+// shape, or a float in place of an integer.
 void load_state_dict(torch::nn::Module& module, const StateDict& state);
 
 // The number of bytes of all tensors.
@@ -26,10 +26,10 @@ int64_t tensor_bytes(const StateDict& state);
 // The number of elements of all parameters; buffers are not counted.
 int64_t parameter_count(const torch::nn::Module& module);
 
-// State-dictionary names of the weights of all Linear maps below `module`.
+// The state-dictionary names of the weights of all Linear maps in `module`.
 std::set<std::string> linear_weight_names(const torch::nn::Module& module);
 
-// The names of all tables of tokens that are also the head: rows of "wte".
+// The names of all token tables ("wte") that are also the weight of the head.
 std::set<std::string> token_table_names(const torch::nn::Module& module);
 
 }  // namespace tost

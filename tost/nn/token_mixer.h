@@ -1,5 +1,5 @@
-// The exchangeable part of a block: how tokens of one sequence exchange information. A mixer
-// registers by name in mixers.cc. Adding one touches its file and that table.
+// The exchangeable part of a block, which exchanges information between the tokens of a sequence. A
+// new mixer is a source file and a row in mixers.cc.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,33 @@ namespace tost {
 
 class Linear;
 
-// Traces of one mixer call. Tensors a mixer does not have stay undefined.
+// Traces of one mixer call. Tensors that a mixer does not have stay undefined.
 struct MixerTrace {
   torch::Tensor w;   // projected tokens before mixing [B, N, C] (TSSA family)
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
-  // Factor of the output of causal mixers with the addition `gate`, after its silu [B, T, C].
+  // The gate after silu [B, T, C], of causal mixers with the addition `gate`.
   torch::Tensor gate = {};
-  // Only causal mixers with group means, both multiplied by their scale [B, T, C]: the mean of each
-  // token's group after it, and the values of the token.
+  // Of causal mixers with group means: the mean of each token's group after this token, and the
+  // token's values, both multiplied by the scale [B, T, C].
   torch::Tensor group_means = {}, values = {};
 };
 
-// The state of a causal mixer after the tokens it has read, by name; leading dimension B. TSSA's is
-// constant in size, softmax's grows with the context. An empty map means that no token was read.
+// The tensors of the state of a causal mixer, by name, with first dimension B. The state of TSSA is
+// constant in size, that of softmax grows. An empty map means that no token was read.
 using MixerState = std::map<std::string, torch::Tensor>;
 
-// The optional arguments of a call. Null means not requested, and costs nothing.
+// The optional arguments of a call. A null trace or state is not requested and costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
-  // Valid tokens of each sequence, the first ones [B] int64, 1 to N; the others are padding.
+  // The number of valid tokens of each sequence [B] int64, 1 to N; later tokens are padding.
   // Undefined: all are valid. Causal mixers have no padding.
   torch::Tensor lengths = {};
-  // Only causal mixers. Null: x is a whole sequence and no state is returned. Otherwise the state
-  // before x, replaced by that after x; no gradient flows through it.
+  // Only causal mixers. The state before x, which is replaced by the state after x, without
+  // gradient. Null means that x is a whole sequence and no state is returned.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
 
-  // The state's tensor of this name; null without a state.
+  // The state's tensor with this name; null if there is no state.
   torch::Tensor* part(const char* name) const {
     return state != nullptr ? &(*state)[name] : nullptr;
   }
@@ -57,20 +57,19 @@ struct MixerConfig {
 
 class TokenMixer : public torch::nn::Module {
  public:
-  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. In causal mixers (causal_mixer.h)
-  // output t depends only on tokens 0..t. The others are equivariant to permutations of the tokens,
-  // except ssm and means, which read them in order, and cbsa above 64 tokens, which pools
-  // neighbours. Padding changes no token of the sequence and gets no gradient from one. The output
-  // at padding has no meaning; it is finite where the input is.
+  // Maps x [B, N, C] to [B, N, C] in any floating dtype that autocast allows. In causal mixers
+  // (causal_mixer.h) output t depends only on tokens 0..t. Other mixers are equivariant to
+  // permutations of the tokens, except ssm, means, and cbsa above 64 tokens. Padding changes no
+  // valid token and gets no gradient from one. The output at padding has no meaning; it is finite
+  // where the input is.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
-  // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in
-  // head k is x U_k, plus a bias where the released projection has one (it is affine then, and
-  // outside the theory). A view of the weight, or for tssa-tied the orthonormal basis itself; with
-  // gradients. Undefined for other mixers.
+  // The projections U [H, C, P] of mixers that have w and pi: w's part in head k is x U_k, plus a
+  // bias if the projection has one. A view of the weight, or the orthonormal basis of tssa-tied;
+  // with gradients. Undefined for other mixers.
   virtual torch::Tensor subspaces() const { return {}; }
-  // w of any tokens x [B, N, C] by the same projection, its bias included, and in causal mixers its
-  // convolution, for which x is a whole sequence; undefined as above.
+  // Projects tokens x [B, N, C] to w, with bias and convolution (x must then be a whole sequence);
+  // undefined for mixers without w.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 
   // Draws the weights, other than Linear's, that a new mixer leaves uninitialised, from torch's
@@ -79,21 +78,20 @@ class TokenMixer : public torch::nn::Module {
 };
 
 std::vector<std::string> mixer_names();
-// Those whose sequences may be split among processes (token_sums_scope.h).
+// The mixers whose sequences may be split among processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
 
-// Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
+// Throws a usage Error for an unknown name, with the nearest name, and for a dropped one.
 void check_mixer_name(const std::string& name);
 
-// The same, and for an unknown name, offering the nearest. Every mixer takes every number of heads
-// that divides dim.
+// Throws a usage Error for an unknown name, and for heads that do not divide dim.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
-// Checked as above. Weights are uninitialised (see layers.h and draw_weights()).
+// Checked as above. Makes a mixer with uninitialised weights (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
-// Multiply-adds of one call on one sequence of `tokens`, projections included; without the
-// orthonormal weights of tssa-tied, which are computed once a batch.
+// The multiply-adds of a call on one sequence of `tokens`, with projections, without the QR factor
+// of tssa-tied, which is computed once a batch.
 int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -30,8 +30,8 @@ int64_t first_position(int64_t tokens) {
 
 Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
   const Tensor ends = sums.gather(x.narrow(1, x.size(1) - count, count));
-  // In the first place this is an empty sum that depends on `ends`, so that every process takes
-  // part in its gradient.
+  // In the first place, returns an empty sum that depends on `ends`, so that every process takes
+  // part in the gradient.
   return ends.narrow(0, std::max<int64_t>(0, sums.place - 1), std::min<int64_t>(1, sums.place))
       .sum(0);
 }

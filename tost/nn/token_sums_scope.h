@@ -6,8 +6,8 @@
 
 namespace tost {
 
-// While in scope, models of this thread hold only a part of every sequence's tokens, in forward
-// passes without a state and their backward, and other places hold the others. Null: they hold all.
+// While in scope, forward passes of this thread without a state, and their backward passes, get a
+// part of every sequence's tokens; other places have the other parts. Null: they hold all.
 class TokenSumsScope {
  public:
   explicit TokenSumsScope(const TokenSums* sums);  // outlives it
@@ -24,13 +24,13 @@ class TokenSumsScope {
 // The position of the first local token, if every place holds `tokens`; 0 without a scope.
 int64_t first_position(int64_t tokens);
 
-// The last `count` tokens [B, count, C] of x [B, N, C], N >= count, in the place before this one;
-// zeros in the first place. Differentiable.
+// The last `count` tokens [B, count, C] of the x [B, N, C] of the place before this one; zeros in
+// the first place. Differentiable.
 torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64_t count);
 
 // The state [..., P, Q] before the first token of this place, if the tokens of a place change a
-// state S to a S + b, with a [..., P, P] and b [..., P, Q]. It is zero before the first place. The
-// messages do not grow with the tokens. Differentiable; every place must use the result.
+// state S to a S + b, with a [..., P, P] and b [..., P, Q]. The state before the first place is
+// zero. Messages do not grow with the tokens. Differentiable; every place must use the result.
 torch::Tensor state_before(const TokenSums& sums, const torch::Tensor& a, const torch::Tensor& b);
 
 // The state before this place if the tokens of a place change S to decay S + local, element by

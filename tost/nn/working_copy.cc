@@ -54,7 +54,7 @@ bool casts_to_bfloat16(at::DeviceType device) {
          at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
 }
 
-// Returns the copy's values, and gives their gradient to the weight.
+// Returns the values of the copy, and passes their gradient to the weight.
 class ThroughCopy : public torch::autograd::Function<ThroughCopy> {
  public:
   static Tensor forward(torch::autograd::AutogradContext*, const Tensor& /*weight*/,

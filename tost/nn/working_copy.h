@@ -1,5 +1,5 @@
 // bfloat16 copies of weight matrices for training under autocast, made once a step instead of at
-// every use. Only the float32 weights are parameters, saved and averaged.
+// every use. Only the float32 weights are parameters, which are saved and averaged.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@ namespace tost {
 
 class WorkingCopy {
  public:
-  // With `separate_gradient` gradients of products are added up in target().grad() as bfloat16,
-  // else in the weight's gradient as float32.
+  // With `separate_gradient`, target().grad() sums the gradients of products in bfloat16; else the
+  // weight's gradient sums them in float32.
   WorkingCopy(torch::Tensor weight, bool separate_gradient);
 
   const torch::Tensor& weight() const { return weight_; }
-  // The values, renewed if the weight was changed, by torch's in-place operations or
-  // note_written().
+  // The values of the copy, rounded again if an in-place operation or note_written() has changed
+  // the weight.
   const torch::Tensor& values();
-  // The copy, for code that writes it together with the weight and then calls note_written().
+  // The copy, for code that writes copy and weight together and then calls note_written().
   torch::Tensor& target() { return values_; }
   void note_written();
 
@@ -28,8 +28,7 @@ class WorkingCopy {
   uint32_t version_ = 0;
 };
 
-// Makes or replaces the copies of every Linear below `module`, and of tables that are used as a
-// matrix.
+// Makes or replaces the copies of every Linear in `module`, and of tables used as a matrix.
 std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module& module,
                                                               bool separate_gradients);
 

@@ -17,8 +17,7 @@ Array array_of(const at::Tensor& tensor);
 
 // The tensor from which the array was made; for other arrays a tensor over the array's memory.
 at::Tensor tensor_of(const Array& array);
-// Converts an array and leaves it undefined, so that the tensor may be the only owner of the
-// memory.
+// Converts an array and leaves it undefined, so that the tensor can be the only owner.
 at::Tensor take_tensor(Array& array);
 
 // Converts all arrays of a map, and leaves them undefined.

@@ -1,15 +1,13 @@
 // Coding rates and their variational bound: the objective from which TSSA is derived (arXiv
 // 2412.17810, Theorem 1). For measurements and tests. All arithmetic is in float64 and
-// deterministic. Functions are differentiable in z, w and u; pi counts as a constant, as in the
-// derivation.
+// deterministic. Differentiable in z, w and u; pi counts as a constant.
 //
 // f(x) = log(1 + scale * x). The theory has scale = d / eps^2; the official code has D = 1 / (1 +
 // S), which is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator
 // gives it; w [..., N, C] the projected tokens, head k in columns kP ... kP+P-1. Results have the
 // leading dimensions of z or w. Every function throws a usage Error for wrong shapes or dtypes, for
 // a scale that is not positive and finite, and for no tokens. A group without tokens (n_k = 0) adds
-// 0. A sample with a value that is not finite gives a result that is not finite. Values may reach
-// 1e150.
+// 0. A sample that is not finite gives a result that is not finite. Values may reach 1e150.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +16,8 @@
 
 namespace tost {
 
-// R = 1/2 logdet(I + scale/N z^T z), from the singular values of z: a Gram matrix would lose the
-// small ones.
+// R = 1/2 logdet(I + scale/N z^T z), from the singular values of z: a Gram matrix loses the small
+// ones.
 at::Tensor coding_rate(const at::Tensor& z, double scale);
 
 // R_c = 1/2 sum_k n_k/N logdet(I + scale/n_k z^T Diag(pi_k) z), n_k = sum_j pi_kj: the rate of the

@@ -1,5 +1,4 @@
-// The gated delta rule: plain form, kernels and autograd, which uses the plain form only for second
-// gradients.
+// The gated delta rule: plain form, kernels and autograd, by the plain form for second gradients.
 #include "tost/ops/delta.h"
 
 #include <ATen/TensorOperators.h>

@@ -128,8 +128,7 @@ namespace {
 
 constexpr auto kAll = size_t(c10::CachingAllocator::StatType::AGGREGATE);
 
-// Whether the device has had a tensor, because its allocator has no statistics before the first
-// one.
+// Whether the device has had a tensor; its allocator has no statistics before the first one.
 bool used(at::Device device) {
   return device.is_cuda() && c10::cuda::CUDACachingAllocator::get()->initialized();
 }

@@ -43,8 +43,7 @@ inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }
 
-// Prepare the gradients for backward: dL/dy, zeros if undefined, and dL/dPi, which may be
-// undefined.
+// Prepare the gradients for backward: dL/dy, zeros if undefined, and dL/dPi or undefined.
 inline at::Tensor tokens_gradient(const OptionalTensor& grad_y, const at::Tensor& w) {
   return adjacent_channels(grad_y.has_value() ? grad_y->to(w.scalar_type()) : at::zeros_like(w));
 }

@@ -1,5 +1,4 @@
-// Group means: plain form, kernels and autograd, which uses the plain form only for second
-// gradients.
+// Group means: plain form, kernels and autograd, by the plain form for second gradients.
 #include "tost/ops/means.h"
 
 #include <ATen/TensorOperators.h>

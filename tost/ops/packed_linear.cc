@@ -242,7 +242,7 @@ class PackedLinear::Run {
     }
   }
 
-  // The weights of the inputs [first, first + count).
+  // Sums, for each output, the weights of this call's inputs.
   void add_up_columns(int32_t* part) {
     const auto* all = map_.column_sums_.const_data_ptr<int32_t>();
     const int64_t outputs = map_.outputs_;
@@ -368,7 +368,7 @@ void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, 
   if (x.rows == 0 || count == 0) return;
   const PackedResult onto{.data = sums, .stride = stride, .add = true, .next = next};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
-  // Adds bias and residual in the epilogue to integer sums, and to sums that are never stored.
+  // Integer sums, and sums that are never stored, are added to `sums` by the epilogue.
   if (tiles_ || (native_ && packing_ == Packing::kInt8) || run.fused()) {
     return run.panels(0, panels_);
   }

@@ -16,7 +16,7 @@ struct SafetensorsFile {
 };
 
 // Load and save tensors by load_arrays() and its neighbours (engine/arrays_file.h), without
-// copying. Tensors to save may have any device and strides; a data Error names a tensor that is not
+// copying. Tensors to save may have any device and strides; a data Error names one that is not
 // dense.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 

@@ -94,8 +94,8 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  // Checks values on the CPU only: lengths in a compiler have no values, and a read from a GPU
-  // would wait.
+  // Checks values on the CPU only: in a compiler lengths have none, and a read from a GPU would
+  // wait.
   if (is_defined(lengths) && lengths->is_cpu() &&
       !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
     check_tssa_inputs(w, temp, lengths);
