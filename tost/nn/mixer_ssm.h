@@ -43,10 +43,10 @@ class StateSpace : public torch::nn::Module {
   // 1e-1], by torch's default generator.
   void draw_weights();
 
-  // Maps x [B, T, C], floating, to y [C, B, T], float32 (float64 for float64 x). `state` [B, C, 2
-  // N] float64, of alternating real and imaginary parts, holds s before the first token (undefined:
-  // zeros), and is set to s after the last; no gradient flows through it. Null: zeros. Only models
-  // of one direction take a state.
+  // Maps x [B, T, C] to y [C, B, T] float32 (float64 for float64 x). `state` [B, C, 2 N] float64,
+  // with alternating real and imaginary parts, holds s before the first token (undefined or null:
+  // zeros), and gets s after the last token, without gradient. Only models of one direction take a
+  // state.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* state = nullptr) const;
 
   // The multiply-adds for each token and channel of a sequence of `tokens`.
@@ -62,8 +62,8 @@ class StateSpace : public torch::nn::Module {
 };
 
 // S4's layer around S4D: y = ssm(x) read from both sides, GELU, and one map C → 2 C whose halves
-// are output and gate (GLU). Only that map mixes channels. It has 2 C² weights, as TSSA's two
-// projections, half of softmax's four. There are no heads. Tokens are read in order.
+// are output and gate (GLU). Only this map mixes channels. The layer has 2 C² weights, as many as
+// TSSA and half as many as softmax attention. There are no heads.
 class SsmMixer : public TokenMixer {
  public:
   explicit SsmMixer(const MixerConfig& config);

@@ -12,8 +12,8 @@ namespace {
 
 using torch::Tensor;
 
-// The whole gradient of a parameter with a working copy. The copy holds it, unless a dense part
-// reached the parameter itself, where table lookups also leave a sparse part of few rows.
+// The whole gradient of a parameter with a working copy. The copy holds the gradient, except for a
+// dense part that reached the parameter itself, and for a sparse part from table lookups.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
   Tensor of_weight = p.grad(), other = copy.target().grad();
   if (of_weight.defined() && other.defined()) {
@@ -79,7 +79,7 @@ void AdamW::step(double lr, double gradient_scale) {
   }
 }
 
-// The working copy is made again at its next use, because the weight has changed.
+// Working copies are rounded again at the next use, because the weights have changed.
 void AdamW::step_muon(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
                       double gradient_scale) const {
   for (size_t i = 0; i < group.params.size(); ++i) {
@@ -122,7 +122,7 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);
-  // The kernel does not increase the versions by which working copies notice a changed weight.
+  // Reports the change to working copies, because the kernel does not increase the version.
   for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
 }
 

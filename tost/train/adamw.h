@@ -1,5 +1,5 @@
-// AdamW (decoupled weight decay, arXiv 1711.05101) over named parameter groups, in one pass over
-// memory; Muon in the groups that are marked for it.
+// AdamW (arXiv 1711.05101) over named parameter groups, in one pass over memory; Muon in groups
+// that are marked for Muon.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@ namespace tost {
 
 // A set of parameters that share a weight decay.
 struct ParamGroup {
-  // A name for each parameter, unique over all groups: the key of its state in checkpoints.
+  // The names of the parameters, unique over all groups: the keys of their state in checkpoints.
   std::vector<std::string> names;
   std::vector<torch::Tensor> params;
   double weight_decay = 0;
-  // For Muon, the number of matrices that each parameter is cut into (muon.h); empty for AdamW.
+  // For Muon: the number of matrices in each parameter (muon.h). Empty for AdamW.
   std::vector<int64_t> muon_parts = {};
 };
 
@@ -28,31 +28,32 @@ struct AdamWOptions {
   double momentum = 0.95;  // Muon's
 };
 
-// p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; p <- p - lr (m / (1 -
-// b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Equal to torch.optim.AdamW up to rounding, and the same
-// for any number of threads. Parameters are float32 or float64. A parameter with a working copy has
-// its gradient in the copy, in itself, or a part in either; the copy is written in the same pass.
+// Computes p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; p <- p - lr (m /
+// (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). The result is that of torch.optim.AdamW up to
+// rounding, with the same bits for any number of threads. Parameters are float32 or float64. The
+// gradient of a parameter with a working copy is in the copy, in the parameter, or a part in each;
+// the same pass writes the copy.
 class AdamW {
  public:
   using Copies = std::vector<std::shared_ptr<WorkingCopy>>;
-  // `copies` are working copies of some parameters, which are not part of the state.
+  // `copies` are working copies of some parameters; they are not part of the state.
   AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies = {});
 
   // Multiplies each gradient by `gradient_scale` (> 0). Parameters without a gradient, and their
   // moments, do not change.
   void step(double lr, double gradient_scale = 1);
   void zero_grad();
-  // The 2-norm of all gradients.
+  // The 2-norm over all gradients.
   double gradient_norm();
 
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
 
-  // The exact state, in shared memory: "exp_avg.NAME", "exp_avg_sq.NAME" (of the parameter's
-  // sizes), "step.NAME" (float scalar); for Muon only "momentum_buffer.NAME".
+  // The state, as tensors that share its memory: "exp_avg.NAME", "exp_avg_sq.NAME" and "step.NAME"
+  // (float scalar); for Muon only "momentum_buffer.NAME".
   std::map<std::string, torch::Tensor> state() const;
-  // Loads such a state. Throws a data Error naming a tensor that is missing, unexpected or of
-  // another shape.
+  // Loads such a state. Loads a state; throws a data Error naming a tensor that is missing,
+  // unexpected or of another shape.
   void load_state(const std::map<std::string, torch::Tensor>& state);
 
  private:
@@ -73,7 +74,7 @@ class AdamW {
   std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter
 };
 
-// A tensor of a saved state. Throws a data Error if it is missing or has other sizes than `like`.
+// Finds a tensor of a saved state. Throws a data Error unless it has the sizes of `like`.
 const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& state,
                                   const std::string& key, const torch::Tensor& like);
 
@@ -81,7 +82,7 @@ const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& st
 double gradient_norm(const std::vector<torch::Tensor>& parameters);
 
 // The factor by which torch's clip_grad_norm_ reduces gradients of this norm: max_norm / (norm +
-// 1e-6), at most 1. As the argument of AdamW::step it costs no pass over the gradients.
+// 1e-6), at most 1. AdamW::step applies the factor without another pass over the gradients.
 double clip_scale(double norm, double max_norm);
 
 }  // namespace tost

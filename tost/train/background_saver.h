@@ -13,32 +13,30 @@
 
 namespace tost {
 
-// Runs one save at a time; the next one waits, so that there are never two half-written folders,
-// nor two copies of the run's state. For use from one thread; `store` must outlive the saver, and
-// nothing else may save to it meanwhile.
+// Runs one save at a time, so that there are never two partial folders or two copies of the run's
+// state. Must be used from one thread; `store` must outlive the saver and have no other writer.
 class BackgroundSaver {
  public:
-  // Repeats a failed save after each of the pauses, because failures of network disks and quotas
-  // can be temporary, and reports the last failure.
+  // Repeats a failed save after each of `pauses`, because failures of network disks can be
+  // temporary; reports the last failure.
   BackgroundSaver(CheckpointStore& store, std::vector<std::chrono::milliseconds> pauses);
-  // Waits for the running save, and ignores its failure.
+  // The destructor waits for the running save, and ignores a failure.
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  // Waits for the save before, copies the tensors of `checkpoint`, which may then change, and
-  // begins to save the copy. If the save before failed, reports that, and writes this checkpoint on
-  // the caller's thread, throwing if this fails too. Does so also if the copy does not fit in
-  // memory.
+  // Waits for the previous save, copies the tensors of `checkpoint`, which may then change, and
+  // begins to save the copy. Saves on the caller's thread, and throws on failure, if the previous
+  // save failed or the copy does not fit in memory.
   void save(const Checkpoint& checkpoint, bool best);
   // Saves on the caller's thread, without a copy.
   void save_now(const Checkpoint& checkpoint, bool best);
 
-  // Waits for the running save, and throws its error.
+  // Waits for the running save, and throws the error of a failed one.
   void wait();
 
-  // The folders finished since the last call, and a sentence for each failed attempt. Covers the
-  // saves that save() or wait() has waited for.
+  // The folders saved since the last call, and a sentence for each failed attempt. Covers only
+  // saves for which save() or wait() has waited.
   struct Report {
     std::vector<std::filesystem::path> finished;
     std::vector<std::string> messages;
@@ -60,7 +58,7 @@ class BackgroundSaver {
   Report report_;
 };
 
-// Pauses of 0.5 s, 2 s, 8 s, and then 10 s each.
+// `retries` pauses: 0.5 s, 2 s, 8 s, and then 10 s each.
 std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries);
 
 }  // namespace tost

@@ -56,7 +56,7 @@ std::string show_limit(const FieldInfo& field, double limit) {
   return json_text(whole ? json(static_cast<int64_t>(limit)) : json(limit));
 }
 
-// Formats a number; JSON would show one that is not finite as null.
+// Formats a number as JSON, or as text if it is not finite, which JSON shows as null.
 std::string show_number(const json& value) {
   const double number = value.get<double>();
   return std::isfinite(number) ? json_text(value) : cat(number);
@@ -86,7 +86,7 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
   return value;
 }
 
-// Whether names of files begin with this path, as the name of a set of files.
+// Whether the path is the beginning of file names, and thus the name of a set of files.
 bool files_begin_with(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const std::string begin = path.filename().string();
@@ -103,7 +103,7 @@ std::string absolute_setting(const std::string& path) {
   const fs::path whole = absolute_path(path);
   fs::path plain = whole.lexically_normal();
   if (plain.filename().empty()) plain = plain.parent_path();
-  // After a link, ".." may lead to another folder than its spelling says.
+  // Compares resolved paths, because ".." after a link may lead to an unexpected folder.
   const bool same = !path_exists(whole) || canonical_path(whole) == canonical_path(plain);
   return same ? plain.string() : whole.string();
 }

@@ -1,5 +1,5 @@
-// One table of fields per configuration struct. It defines the strict JSON form, command-line
-// flags, help, and the comparison of a resumed run's configuration with that of its start.
+// A table of fields for each configuration struct. The table defines the JSON form, the flags,
+// their help, and the check of a resumed run's configuration.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct FieldInfo {
   std::vector<std::string> choices = {};  // kChoice
 };
 
-// Throws a usage Error naming the key, the value and the allowed ones.
+// Sets the field; throws a usage Error naming the key, the value and the allowed values.
 void check_value(const FieldInfo& field, const nlohmann::json& value);
 
 // Converts a flag's text to the field's JSON value. Throws a usage Error for a bad value.
@@ -39,7 +39,7 @@ nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 // Replaces values of `under` (a config file) by those of `over` (flags); merges objects key by key.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
-// Whether this is a key that earlier builds of 0.1.0 wrote and that has no meaning now.
+// Whether earlier builds of 0.1.0 wrote this key, which has no meaning now.
 inline bool is_retired_key(std::string_view key) {
   return key == "graphs" || key == "side" || key == "contour_length" || key == "fast_decode";
 }
@@ -47,10 +47,10 @@ inline bool is_retired_key(std::string_view key) {
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
 
-// A path as a configuration stores it: valid from any working directory, in one spelling.
+// Converts a path to the form in configurations: absolute and in one spelling.
 std::string absolute_setting(const std::string& path);
-// As absolute_setting() if the path exists or is a prefix of files (a set's name); else the text
-// unchanged, because it may be no path.
+// Returns absolute_setting() of a path that exists or is a prefix of files; other texts unchanged,
+// because they may be no paths.
 std::string absolute_where_found(const std::string& path);
 // Whether two stored paths name the same data.
 bool same_path(const std::string& a, const std::string& b);
@@ -78,12 +78,12 @@ class FieldTable {
     set_.back() = [=](auto& c, const nlohmann::json& v) { c.*member = keep(v.get<std::string>()); };
     return *this;
   }
-  // A text that may name a file or folder; `keep` converts it to what is stored.
+  // A setting whose text may name a file or folder; `keep` converts the text to the stored form.
   FieldTable& path(std::string key, std::string Config::*member,
                    std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
     return text(std::move(key), member, on_resume, std::move(help), keep);
   }
-  // A text, or a type that JSON stores by name.
+  // A setting that is a text, or a type that JSON stores by name.
   template <class T, class Owner>
   FieldTable& choice(std::string key, T Owner::*member, std::vector<std::string> choices,
                      OnResume on_resume, std::string help) {
@@ -95,7 +95,7 @@ class FieldTable {
                      std::string help) {
     return add({std::move(key), FieldType::kObject, std::move(help), on_resume}, member);
   }
-  // Adds all fields of the table of a base struct.
+  // Adds all fields from the table of a base struct.
   template <class Base>
   FieldTable& include(const FieldTable<Base>& base) {
     for (size_t i = 0; i < base.fields().size(); ++i) {
@@ -116,8 +116,8 @@ class FieldTable {
     return object;
   }
 
-  // Sets the fields that `object` holds. `where` names the source in errors ("config.json"). Throws
-  // a usage Error for an unknown key (with the nearest one), a wrong type or a value out of range.
+  // Sets the fields in `object`. `where` names the source in errors ("config.json"). Throws a usage
+  // Error for an unknown key (with the nearest one), a wrong type or a value out of range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
       if (is_retired_key(key)) continue;

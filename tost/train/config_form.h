@@ -1,5 +1,4 @@
-// The settings of a kind of run, and how JSON becomes its configuration: first the recipe, then the
-// config file, then flags.
+// The settings of a kind of run. A configuration is a recipe, changed by a file and then by flags.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +11,7 @@
 
 namespace tost {
 
-// A set of settings that differ from Config's defaults; the configuration's `recipe` is its name.
+// Settings that differ from Config's defaults; a configuration has the name in `recipe`.
 template <class Config>
 struct Recipe {
   std::string name;
@@ -24,7 +23,7 @@ struct ConfigForm {
   FieldTable<Config> fields;            // "recipe" among them
   std::vector<Recipe<Config>> recipes;  // the first is the default
   void (*check)(const Config&);         // rules between values; throws a usage Error
-  // Keys that are shorthands for the same keys of the object "model_options".
+  // Keys that are shorthands for the keys of the same names in the object "model_options".
   std::vector<FieldInfo> shorthands = {};
 };
 
@@ -35,13 +34,13 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
-// Makes shorthands of keys of model_options, each with its help. `usual` has a value of each, which
-// gives its type; the model checks the value.
+// Makes shorthands for keys of model_options, with their help texts. The values in `usual` define
+// their types; the model checks values.
 std::vector<FieldInfo> shorthand_fields(
     const std::vector<std::pair<const char*, const char*>>& help, const nlohmann::json& usual);
 
 // Moves every shorthand in `values` into model_options. Throws a usage Error for a wrong value, or
-// if model_options has another value.
+// one that contradicts model_options.
 nlohmann::json expand_shorthands(const std::vector<FieldInfo>& shorthands, nlohmann::json values);
 
 [[noreturn]] void fail_unknown_recipe(const std::string& name,
@@ -60,8 +59,8 @@ Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   fail_unknown_recipe(name, names_of(form.recipes));
 }
 
-// Makes a configuration of `values` (a config file merged with flags, see merge()): the recipe of
-// the key "recipe" (default: the first), changed by all other keys. Throws as FieldTable::apply.
+// Makes a configuration from `values`, a config file merged with flags: the recipe that the key
+// "recipe" names (default: the first), changed by all other keys. Throws as FieldTable::apply.
 template <class Config>
 Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
                    std::string_view where = "the configuration") {
@@ -76,18 +75,18 @@ Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
   return config;
 }
 
-// Compares a resumed run's configuration with that of its start. Throws a usage Error naming the
-// key and both values for a change that the saved state cannot follow. Other changes that affect
-// the result add a sentence to `messages`.
+// Compares a resumed run's configuration with the original one. Throws a usage Error naming key and
+// values for a change that does not fit the saved state. Other changes that affect the result add a
+// sentence to `messages`.
 void check_resumed(const std::vector<FieldInfo>& fields, const nlohmann::json& before,
                    const nlohmann::json& after, std::vector<std::string>& messages);
 
-// Makes a resumed run's configuration: that of its start, changed by `values`.
+// Makes a resumed run's configuration: the original one, changed by `values`.
 template <class Config>
 Config resume_config(const ConfigForm<Config>& form, const Config& saved,
                      const nlohmann::json& values, std::vector<std::string>& messages) {
   Config config = saved;
-  // Objects are merged, so that options of the model need not be repeated.
+  // Merges objects, so that options of the model need not be repeated.
   form.fields.apply(config,
                     merge(form.fields.to_json(saved), expand_shorthands(form.shorthands, values)),
                     "the configuration");
@@ -97,13 +96,13 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
-// The settings of the data that a model is scored on: `input`, completed for `keys` by the run that
-// contains the model file, if any. The run's settings of how data are read and split are used only
-// for the run's data.
+// The settings of the data on which a model is scored: `input`, completed for `keys` by the run
+// that contains the model file, if any. The run's settings for reading and splitting data apply
+// only to the run's data.
 nlohmann::json scored_data(nlohmann::json input, const std::filesystem::path& model_file,
                            std::vector<std::string> keys);
 
-// Reads the JSON object of a config file. Throws a usage Error if it is not one.
+// Reads the JSON object of a config file. Throws a usage Error if the file holds no JSON object.
 nlohmann::json read_config_file(const std::filesystem::path& path);
 
 }  // namespace tost

@@ -10,24 +10,24 @@
 namespace tost {
 
 // Thrown if no batch arrived in time. The reading thread still uses the task, so the catcher must
-// not destroy the task or what it uses.
+// not destroy the task or its data.
 class DataTimeout : public Error {
  public:
   using Error::Error;
 };
 
-// For use from one thread.
+// Must be used from one thread.
 class DataWatch {
  public:
   DataWatch();
-  // Does not wait for work that was aborted.
+  // The destructor does not wait for aborted work.
   ~DataWatch();
   DataWatch(const DataWatch&) = delete;
   DataWatch& operator=(const DataWatch&) = delete;
 
-  // Runs `work` on a separate thread, always the same one, and waits for its end; rethrows its
+  // Runs `work` on the same separate thread each time, waits for its end, and rethrows its
   // exception. Calls at_half on the caller's thread after half of `seconds`. Returns false after
-  // `seconds`: the thread then continues alone, and the watch cannot be used again.
+  // `seconds`: the thread then continues, and the watch cannot be used again.
   bool run(std::function<void()> work, double seconds, const std::function<void()>& at_half);
 
  private:

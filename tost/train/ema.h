@@ -9,18 +9,17 @@
 namespace tost {
 
 // Computes average <- decay * average + (1 - decay) * value after each step, for floating-point
-// parameters and buffers (batch-norm statistics included, as ModelEma of the official code); copies
-// integer buffers.
+// parameters and buffers, as ModelEma of the official code does; copies integer buffers.
 class Ema {
  public:
   // Starts the average at these values. 0 < decay < 1.
   Ema(const std::map<std::string, torch::Tensor>& values, double decay);
 
-  // Updates the average with values of the same names and shapes.
+  // Updates the average by values with the same names and shapes.
   void update(const std::map<std::string, torch::Tensor>& values);
 
   const std::map<std::string, torch::Tensor>& average() const { return average_; }
-  // Replaces the average. Throws a data Error if a name or shape differs.
+  // Replaces the average. Replaces the average; throws a data Error if a name or shape differs.
   void load(const std::map<std::string, torch::Tensor>& average);
 
  private:

@@ -62,7 +62,7 @@ struct LoopConfig {
 };
 
 // Every kind of run has the first table, and one or both of the others: lengths in epochs for data
-// sets, in steps for streams.
+// sets, lengths in steps for streams.
 const FieldTable<LoopConfig>& loop_fields();
 const FieldTable<LoopConfig>& epoch_fields();
 const FieldTable<LoopConfig>& step_fields();
@@ -70,8 +70,7 @@ const FieldTable<LoopConfig>& step_fields();
 // Checks rules that involve several values. Throws a usage Error.
 void check_loop_config(const LoopConfig& config);
 
-// The precision of recipes that are meant for bf16: fp32 if there is no GPU and the CPU cannot
-// multiply bfloat16, where bf16 would take many times as long; else bf16.
+// The precision of recipes for bf16: fp32 without a GPU and bfloat16 products, else bf16.
 Precision recipe_precision();
 
 }  // namespace tost

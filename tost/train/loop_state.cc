@@ -56,7 +56,7 @@ LoopState loop_state_from_json(const json& object, const std::filesystem::path& 
     state.guards.rollback_step = state.step;  // of a run that an earlier version began
     if (object.contains("guards")) state.guards = guard_state_from_json(object["guards"], "it");
     const json best = object.value("best", json());
-    // Earlier versions could store NaN as the best evaluation, which JSON has as null.
+    // Accepts null, by which earlier versions stored a NaN as the best evaluation.
     if (!best.is_null() && !best.at("value").is_null()) {
       state.best = BestSoFar{best.at("value").get<double>(), json_integer(best.at("step"))};
     }

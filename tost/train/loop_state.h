@@ -1,4 +1,4 @@
-// The loop's progress as far as it is neither a tensor nor derived from the step: state.json.
+// The progress of the loop in state.json: values that are no tensors and not known from the step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// ---- Rules that protect a long run from a bad step, and their state. ----
+// ---- Guards: rules that protect a long run from a bad step, and their state. ----
 
 inline constexpr int64_t kGuardWindow = 128;  // accepted steps a new one is compared with
 inline constexpr int64_t kGuardLeast = 32;    // and how many there must be
@@ -26,15 +26,15 @@ struct GuardState {
   double lr_factor = 1;
   int64_t data_ahead = 0;  // steps whose batches were skipped
   // The step of the last scheduled checkpoint, to which the run rolls back; -1: none yet. A
-  // checkpoint of a stopped run does not count, because an uninterrupted run lacks it.
+  // checkpoint of a stopped run does not count, because an uninterrupted run does not have it.
   int64_t rollback_step = -1;
 
   void accept(double loss, double norm);
 };
 
 nlohmann::json to_json(const GuardState& state);
-// Reads the guards' state. Throws json exceptions for a wrong type, and a data Error naming `where`
-// for impossible values.
+// Reads the guards' state. Reads the state of the guards. Throws json exceptions for a wrong type,
+// and a data Error naming `where` for impossible values.
 GuardState guard_state_from_json(const nlohmann::json& object, const std::string& where);
 
 // A step that must not change the weights.
@@ -45,9 +45,8 @@ struct BadStep {
 };
 
 // Finds a value above m + limit s, with the mean m and the standard deviation s (n in the
-// denominator) of `accepted`; s is at least 1e-6 |m|, for rounding on a plateau. No finite value is
-// bad before kGuardLeast values are accepted, or for a limit of 0. A value that is not finite
-// always is.
+// denominator) of `accepted`; s is at least 1e-6 |m|. No finite value is bad before kGuardLeast
+// values are accepted, or for a limit of 0. A value that is not finite is always bad.
 std::optional<BadStep> find_outlier(const char* what, double value,
                                     const std::vector<double>& accepted, double limit);
 
@@ -56,8 +55,7 @@ std::string describe(const BadStep& bad);
 
 // ---- The state of the loop. ----
 
-// Sums since the last line of the metrics log, from which a run that is resumed between two lines
-// writes the same next line.
+// Sums since the last line of the metrics log, so that a resumed run writes the same next line.
 struct RunningSums {
   double loss = 0;  // of step means
   int64_t steps = 0;
@@ -80,13 +78,13 @@ struct LoopState {
   std::optional<BestSoFar> best;
   RunningSums sums;
   GuardState guards;
-  // True in every run that has ever had several processes: random numbers such as dropout's then
-  // depend on the batch's position in the data, else on all earlier draws.
+  // True in every run that has ever had several processes. Random numbers, such as those of
+  // dropout, then depend on the batch's position in the data; else on all earlier draws.
   bool noise_by_batch = false;
 };
 
 nlohmann::json to_json(const LoopState& state);
-// Reads the state. Throws a data Error naming `path` for anything unexpected.
+// Reads the state. Reads state.json; throws a data Error naming `path` for wrong content.
 LoopState loop_state_from_json(const nlohmann::json& object, const std::filesystem::path& path);
 
 }  // namespace tost

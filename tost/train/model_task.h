@@ -1,4 +1,4 @@
-// The common part of all kinds' tasks: the model with its description, and the fetched batch.
+// The common part of the tasks of all kinds: model, description of the model, and fetched batch.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@
 
 namespace tost {
 
-// Throws a usage Error if training from the file `from`, whose mixer is `has`, requests another
-// mixer.
+// Throws a usage Error if a run that starts from the file `from`, with the mixer `has`, requests
+// another mixer.
 inline void check_same_mixer(const std::string& from, const std::string& has,
                              const std::string& wanted) {
   if (wanted.empty() || wanted == has) return;
@@ -59,7 +59,7 @@ class ModelTask : public TrainTask {
     return *std::exchange(fetched_, std::nullopt);
   }
 
-  // Throws a usage Error if bounds of layers are requested and the layers have no memberships.
+  // Throws a usage Error if bounds are requested for layers without memberships.
   void check_bound_steps(bool causal) const {
     if (config_.bound_every_steps <= 0 || has_layer_rates(*model_)) return;
     fail_usage("bound_every_steps measures layers with memberships, which mixer ",

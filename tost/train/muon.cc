@@ -19,7 +19,7 @@ int64_t parts_of(const std::string& name, const Tensor& weight) {
   return joint ? std::max<int64_t>(1, weight.size(0) / weight.size(1)) : 1;
 }
 
-// The weights that Muon updates, each with its number of parts.
+// The weights that Muon updates, and the number of parts of each.
 std::map<const void*, int64_t> matrices_of(const torch::nn::Module& model) {
   std::map<const void*, int64_t> found;
   for (const auto& block : blocks_of(model)) {

@@ -92,7 +92,7 @@ void OptimizerShards::end_update() {
   }
 }
 
-// Assigns whole parameters, in their order, to shards of about equal size, none of them empty.
+// Assigns whole parameters in order to shards of about equal size; no shard is empty.
 void OptimizerShards::choose_owners() {
   int64_t all = 0, before = 0, place = -1, owner = -1;
   for (const Tensor& p : buckets_.parameters()) all += p.numel();
@@ -162,7 +162,7 @@ StateDict OptimizerShards::shard_of(const StateDict& moments) const {
   return own;
 }
 
-// Of a contiguous parameter only the slice is read, because the tensor may be mapped from a file.
+// Reads only the slice of a contiguous parameter, because the tensor may be mapped from a file.
 StateDict OptimizerShards::local_part(const std::string& prefix, const StateDict& whole) const {
   const torch::NoGradGuard no_grad;
   StateDict result;

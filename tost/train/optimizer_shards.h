@@ -1,5 +1,5 @@
 // Divides the state of the optimiser and the averaged weights over the processes (ZeRO-1): each
-// updates a part of every bucket, and gets the parameters that the others have updated.
+// process updates a part of every bucket, and receives the other parts.
 #pragma once
 
 #include <functional>
@@ -12,41 +12,41 @@
 
 namespace tost {
 
-// A slice is a one-dimensional view of a parameter's memory, with its name. It begins at a multiple
-// of GradientBuckets::kAligned elements, and ends at one or at the parameter's end, so that the
-// optimiser's kernels give the same bits as for the whole parameter.
+// A slice is a one-dimensional view of a parameter's memory, with the parameter's name. Slices
+// begin at multiples of GradientBuckets::kAligned elements, so that the optimiser's kernels give
+// the same bits as for the whole parameter.
 class OptimizerShards {
  public:
-  // The arguments must outlive this object. The buckets hold the parameters of `groups`.
+  // The arguments must outlive this object. The buckets must hold the parameters of `groups`.
   OptimizerShards(Group& group, GradientBuckets& buckets, const std::vector<ParamGroup>& groups);
 
   // The slices of this process, by group; a group may be empty.
   const std::vector<ParamGroup>& groups() const { return slices_; }
-  // The slices of the parameters in the model's `state`, and all its other tensors whole.
+  // The slices of the parameters in the model's `state`, and its other tensors unchanged.
   StateDict slices_of(const StateDict& state) const;
 
   // The tensors of `state` that are no parameters, such as statistics of batch norms.
   StateDict rest_of(const StateDict& state) const;
 
-  // Gives the slices their gradients from the buckets, before the optimiser's step.
+  // Sets the gradients of the slices from the buckets, before the optimiser's step.
   void begin_update();
   // Exchanges the updated parameters between all processes, after the step, and frees gradients.
   void end_update();
 
-  // The number of a checkpoint's shards, which divide the parameters: process i writes shard i. The
-  // last processes may have none.
+  // The number of shards of a checkpoint: process i writes shard i, and the last processes may
+  // write none.
   int64_t shards() const { return owners_.empty() ? 0 : owners_.back() + 1; }
-  // The index of all shards (safetensors_index.h); `first` is the first shard.
+  // Returns the index of all shards (safetensors_index.h); `first` is the first shard.
   std::string index_text(const StateDict& first) const;
-  // Collective. Gathers AdamW's state of the slices as whole tensors: those of this process's
-  // shard.
+  // Collective. Gathers AdamW's state of all slices, and returns the whole tensors of this
+  // process's shard.
   StateDict shard_of(const StateDict& moments) const;
 
-  // Collective. Gathers values of slices as whole tensors on process 0 (or on all), by the
-  // parameter's name; ignores other keys.
+  // Collective. Gathers values of slices as whole tensors, by the parameters' names, on process 0
+  // (or on all); ignores other keys.
   StateDict whole(const StateDict& slices, bool everywhere) const;
 
-  // Cuts whole tensors to this process's slices: AdamW's state, or values by parameter.
+  // Cuts whole tensors, AdamW's state or values by parameter, to the slices of this process.
   StateDict my_moments(const StateDict& whole) const;
   StateDict local_part(const std::string& prefix, const StateDict& whole) const;
 

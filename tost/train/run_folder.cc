@@ -26,20 +26,20 @@ std::vector<fs::path> names_in(const fs::path& folder) {
   return names;
 }
 
-// Whether this is a file of curves for TensorBoard that earlier builds of 0.1.0 wrote.
+// Whether the file has curves for TensorBoard, which earlier builds of 0.1.0 wrote.
 bool is_event_file(const fs::path& name) {
   return name.string().rfind("events.out.tfevents.", 0) == 0 && name.extension() == ".tost";
 }
 
-// Whether this is the name of a checkpoint's folder, finished or not, or of a pointer.
+// Whether the name is that of a checkpoint's folder, finished or not, or of a pointer.
 bool is_checkpoint_entry(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name == kLatestPointer || name == kBestPointer) return is_plain_file(path);
   return checkpoint_step(name.substr(0, name.find('.'))) >= 0 && is_real_folder(path);
 }
 
-// The files of a run without its configuration, relative to the folder. Other files, such as notes
-// of the user, do not change.
+// The files of a run except the configuration, relative to the folder. Other files, such as notes
+// of the user, are not touched.
 std::vector<fs::path> run_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& name : names_in(folder)) {
@@ -64,7 +64,7 @@ void move_run_files(const fs::path& from, const fs::path& to) {
       make_directories(to / kCheckpointFolder);
       checkpoints = true;
     }
-    // After a power loss between the two steps a folder can be in both places.
+    // Skips folders that are in both places, which happens after a power loss between two renames.
     if (!is_real_folder(to / file)) rename_path(from / file, to / file);
   }
   for (const fs::path& folder : {to, from}) {
@@ -95,7 +95,7 @@ std::string content(const fs::path& file) {
   return is_taken(file) ? read_file(file, int64_t{1} << 20) : "";
 }
 
-// Whether this is a configuration as training writes it, with every setting.
+// Whether the text is a complete configuration, as training writes it.
 bool is_run_config(const fs::path& file) {
   try {
     const nlohmann::json config = read_config_file(file);
@@ -108,9 +108,8 @@ bool is_run_config(const fs::path& file) {
   }
 }
 
-// Whether a replacement was interrupted: while files were moved aside, so that the new run has no
-// file yet, or while they were moved back. The configuration is moved aside last and restored
-// first.
+// Whether a replacement was interrupted, while files were moved aside or back. The configuration is
+// moved aside last and restored first.
 bool was_interrupted(const fs::path& run) {
   const std::string aside = content(run / kReplaced / kConfigFile);
   const std::string here = content(run / kConfigFile);
@@ -220,7 +219,7 @@ bool made_by_launch(const fs::path& run, const std::string& launch) {
 
 void remove_replaced_run(const fs::path& run) {
   const fs::path aside = run / kReplaced;
-  // Renames the folder first, so that a part of it is never restored as a run.
+  // Renames the folder before removing it, so that a part of it is never restored as a run.
   const fs::path discarded = fs::path(aside) += ".partial";
   remove_tree(discarded);
   if (!is_taken(aside)) return;

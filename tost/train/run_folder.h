@@ -1,5 +1,5 @@
-// Starts a run folder, or finds one to resume. Layout: tost/engine/run_layout.h, and while a
-// process trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
+// Creates a run folder, or opens one to resume. It has the layout of tost/engine/run_layout.h, and
+// during training RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
 #pragma once
 
 #include <filesystem>
@@ -16,23 +16,22 @@ enum class RunMode {
   kResume,     // needs a run that was started
 };
 
-// The folder of a run during training. It is locked against other processes. A run that is replaced
-// is stored in RUN/.replaced until the new one has a checkpoint. A process that is killed before
-// that leaves both: the new run can be resumed, or replaced again.
+// The folder of a run during training, locked against other processes. A replaced run is stored in
+// RUN/.replaced until the new run has a checkpoint. If the process is killed before, both runs
+// remain, and the new one can be resumed or replaced.
 class RunFolder {
  public:
-  // Whether `mode` can be done there. Locks an existing run, and finishes an interrupted
-  // replacement; changes nothing else. Throws a usage Error that describes the folder and names the
-  // flag that helps, or if another process trains there. `launch` becomes the mark of a run that is
-  // made here; empty: none.
+  // Checks that `mode` is possible in the folder. Locks an existing run, and completes an
+  // interrupted replacement. Throws a usage Error that names the flag that helps, or if another
+  // process trains there. A new run is marked with `launch`, unless it is empty.
   RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
-  // Prepares the folder for a run that starts now: creates and locks it, and moves a run to be
-  // replaced aside. Throws as the constructor, and a data Error when the folder cannot be made.
+  // Creates and locks the folder of a new run, and moves a replaced run aside. Throws the Errors of
+  // the constructor, and a data Error if the folder cannot be made.
   void open();
 
-  // After open(), once training has ended in any way: restores the replaced run if the new one has
-  // no checkpoint; true then.
+  // Must be called when training ends after open(). Restores the replaced run, and returns true, if
+  // the new run has no checkpoint.
   bool finish();
 
  private:
@@ -49,10 +48,10 @@ class RunFolder {
   std::optional<FolderPlace> place_;
 };
 
-// Whether the run in this folder was made by this launch, which is not empty.
+// Whether the run in the folder was made by `launch`, which must not be empty.
 bool made_by_launch(const std::filesystem::path& run, const std::string& launch);
 
-// To be called when the new run has its first checkpoint.
+// Removes the replaced run; must be called at the first checkpoint of the new run.
 void remove_replaced_run(const std::filesystem::path& run);
 
 }  // namespace tost

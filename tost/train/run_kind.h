@@ -1,4 +1,4 @@
-// The interface of a kind of model to the training loop, the command line and --help.
+// The interface of a kind of model for the training loop, the command line and --help.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// What the folder of a resumed run holds.
+// The content of the folder of a resumed run.
 struct SavedRun {
   nlohmann::json config;
   std::string config_where;             // for messages
@@ -43,8 +43,7 @@ struct RunKind {
   // Makes the settings of a new run, or those of a resumed run changed by `values`. Throws usage
   // Errors.
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
-  // Checks a configuration without starting the run, as far as the start would find errors; may be
-  // null.
+  // Checks a configuration as the start of the run would, without starting it; may be null.
   std::function<void(const nlohmann::json& config)> check;
   std::string metric;        // by which runs are compared: "top1", "accuracy" or "loss"
   bool corruptible = false;  // scored on damaged pictures, too
@@ -52,7 +51,7 @@ struct RunKind {
 };
 
 // The constructor of `Task` takes a configuration, the description of a resumed run's model, and
-// whether that run has a checkpoint. `read_info` reads such a description.
+// whether that run has a checkpoint. `read_info` reads the description.
 template <class Task, class Config, class Info>
 RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Config>& form,
                       std::vector<std::string> models,

@@ -52,7 +52,7 @@ void each_line(const fs::path& path, size_t piece_bytes,
   }
 }
 
-// Whether a run that is at last_step would have written the line.
+// Whether a run at last_step would have written the line.
 bool is_retained(const std::string& line, int64_t number, int64_t last_step, int64_t rollbacks,
                  const fs::path& path) {
   const json object = object_of(line);
@@ -63,7 +63,7 @@ bool is_retained(const std::string& line, int64_t number, int64_t last_step, int
   return is_retained(object, last_step, rollbacks);
 }
 
-// Opens the log, and rewrites it only if it loses lines.
+// Opens the log, and rewrites it only if lines are dropped.
 OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks, size_t piece) {
   if (path_exists(path)) {
     int64_t number = 0, bytes_left = 0;
@@ -102,7 +102,7 @@ RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rol
                std::string unit)
     : rollbacks_(rollbacks),
       unit_(std::move(unit)),
-      // Keeps no line of a process that died before its first checkpoint, not even of step 0.
+      // Drops all lines, even of step 0, of a process that died before its first checkpoint.
       files_(new Files{FolderPlace(run), MetricsLog(run / kMetricsFile,
                                                     first_step > 0 ? first_step : -1, rollbacks)}) {
 }

@@ -15,11 +15,10 @@ namespace tost {
 // The file metrics.jsonl: a JSON object per line, in the order of events.
 class MetricsLog {
  public:
-  // Opens the file for appending. First drops lines whose "step" is above last_step, and an
-  // unfinished last line, so that the file is what an uninterrupted run had written at that step.
-  // Keeps events with fewer than `rollbacks` "rollbacks" at any step. The rewrite is atomic and
-  // reads the file, of any size, in pieces. Throws a data Error naming file and line for anything
-  // unexpected.
+  // Opens the file for appending. First drops an unfinished last line, and lines whose "step" is
+  // above last_step except events of earlier rollbacks. The file is then that of an uninterrupted
+  // run at this step. The rewrite is atomic and reads the file in pieces. Throws a data Error
+  // naming file and line for wrong content.
   MetricsLog(const std::filesystem::path& path, int64_t last_step, int64_t rollbacks = 0,
              size_t piece_bytes = size_t{1} << 20);
 
@@ -36,18 +35,19 @@ class RunLog {
  public:
   // Makes a log that writes nothing, for all processes but the first.
   RunLog() = default;
-  // Continues after `first_step` steps and `rollbacks` rollbacks; later lines are dropped.
+  // Continues the log after `first_step` steps and `rollbacks` rollbacks; later lines are dropped.
   RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);
 
-  // {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s", "wait_share"}
+  // Writes {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s",
+  // "wait_share"}.
   void add_step(const StepReport& report);
-  // {"kind": "eval", "step", "epoch", "best", and the values of the task's evaluation}
+  // Writes {"kind": "eval", "step", "epoch", "best", and the values of the task's evaluation}.
   void add_eval(const nlohmann::json& metrics);
-  // {"kind": "sample", "step", "text"}; bytes that are not UTF-8 are replaced.
+  // Writes {"kind": "sample", "step", "text"}; bytes that are not UTF-8 are replaced.
   void add_sample(int64_t step, const std::string& text);
-  // {"kind": "bound", "step", "samples", "layers": [{"layer", "bound", "exact", "gap", ...}]}
+  // Writes {"kind": "bound", "step", "samples", "layers": [{"layer", "bound", "exact", ...}]}.
   void add_bound(int64_t step, const nlohmann::json& measured);
-  // {"kind": "event", "event", "step", "rollbacks", and `facts`}
+  // Writes {"kind": "event", "event", "step", "rollbacks", and the members of `facts`}.
   void add_event(const std::string& event, int64_t step, const nlohmann::json& facts);
   void flush();
 

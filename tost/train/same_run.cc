@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using Facts = nlohmann::ordered_json;
 
-// A checksum of the first batch's bytes, which depends on the order of samples too.
+// A checksum of the first batch's bytes, which also depends on the order of samples.
 std::string first_batch_of(TrainTask& task) {
   if (!task.has_parts()) return "";
   task.start_epoch(0, 0);
@@ -58,7 +58,7 @@ void check_same(Group& group, const Facts& facts) {
     const Facts usual = parse_ordered_json(all[0], "the facts of rank 0");
     for (int64_t rank = 1; rank < group.world(); ++rank) {
       const Facts reported = parse_ordered_json(all[size_t(rank)], cat("the facts of rank ", rank));
-      // The second comparison finds keys that rank 0 lacks.
+      // The second comparison finds keys that process 0 lacks.
       std::string found = difference(reported, usual, rank);
       if (found.empty() && reported.size() != usual.size())
         found = cat("Rank ", rank,

@@ -1,5 +1,5 @@
 // Learning-rate schedules: linear warm-up, then half a cosine or the inverse square root of the
-// step. Pure functions of the step, so resuming needs no schedule state.
+// step. A rate is a function of the step, so that a resumed run needs no state of the schedule.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,13 @@ struct Schedule {
   int64_t epoch_lag = 1;        // kEpoch only, at least 0
 };
 
-// The learning rate of step `step`, 0 <= step < total_steps. kStep: for t < W warmup_start + t/W
-// (peak - warmup_start), then with u = (t - W)/(T - W) floor + (peak - floor)(1 + cos(pi u))/2.
-// kEpoch: the same rule over whole epochs as the official scripts step it: the value of epoch e is
-// that of scheduler index e - epoch_lag (epoch 0: index 0), and the cosine is NOT moved by the
-// warm-up, so it runs over all epochs and the rate falls a little when the warm-up ends. With lag 1
-// the first two epochs both run at warmup_start (ImageNet script); with lag 2 and no warm-up it is
-// the fine-tuning script. kRsqrt: for t < W as kStep, then peak sqrt(W / t), with W at least 1: the
-// form of the Long Range Arena's training (arXiv 2011.04006), whose base rate is peak sqrt(W) here.
+// The learning rate of step t, 0 <= t < T = total_steps, with W warm-up steps. The warm-up is
+// warmup_start + t/W (peak - warmup_start) for t < W. kStep then has floor + (peak - floor)(1 +
+// cos(pi u))/2 with u = (t - W)/(T - W). kEpoch has one rate for each epoch, as in the official
+// scripts: that of index max(0, e - epoch_lag) for epoch e. Its cosine runs over all epochs, so the
+// rate falls a little when the warm-up ends. Lag 1 gives the ImageNet script, lag 2 without warm-up
+// the fine-tuning script. kRsqrt then has peak sqrt(W / t) with W at least 1, as the Long Range
+// Arena (arXiv 2011.04006), whose base rate is peak sqrt(W).
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace tost

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr char kProbe[] = ".shared";
 
-// Writes the shard of this process; returns its name and manifest entry, null if there is none.
+// Writes the shard of this process; returns name and manifest entry, null if there is no shard.
 nlohmann::json write_shard(const fs::path& folder, const Checkpoint& shard) {
   if (shard.parts.empty()) return nullptr;
   return {{"name", shard.parts[0].file}, {"entry", to_json(write_checkpoint_part(folder, shard))}};
@@ -51,7 +51,7 @@ fs::path save_once(Group& group, const SharedPlace& place, SharedCheckpoint& che
   return place.directory / saved;
 }
 
-// Whether a file has this content within 5 s: shared file systems may show a new file late.
+// Whether a file gets this content within 5 s: shared file systems may show a new file late.
 bool file_has(const fs::path& file, const std::string& text) {
   constexpr int kLooks = 50;
   for (int look = 0; look < kLooks; ++look) {

@@ -1,6 +1,6 @@
-// Saves checkpoints of a run whose optimiser is divided: every process writes its shard, and
-// process 0 all else. A checkpoint appears complete or not at all, because only process 0 renames
-// its folder.
+// Saves checkpoints of a run with a divided optimiser: every process writes a shard, and process 0
+// all other files. A checkpoint appears complete or not at all, because only process 0 renames the
+// folder.
 #pragma once
 
 #include <chrono>
@@ -22,16 +22,16 @@ struct SharedCheckpoint {
   std::string index = {};  // process 0: of the shards
 };
 
-// The store, and the pauses between attempts, as in BackgroundSaver.
+// `store` and `pauses` are those of BackgroundSaver.
 struct SharedPlace {
   CheckpointStore* store = nullptr;  // of process 0
   std::filesystem::path directory;   // the store's, as this process sees it
   std::vector<std::chrono::milliseconds> pauses;
 };
 
-// Collective; changes `checkpoint` and returns its folder. After a failure of any process, `report`
-// gets a sentence, and all try again after each of the pauses. The last failure is thrown as by
-// Group::together().
+// All processes must call this; it changes `checkpoint` and returns the folder. After a failure of
+// any process, `report` gets a sentence, and all try again after a pause. Throws the last failure
+// as Group::together() does.
 std::filesystem::path save_together(Group& group, const SharedPlace& place,
                                     SharedCheckpoint& checkpoint, bool best,
                                     const std::function<void(const std::string&)>& report);
@@ -41,14 +41,14 @@ void check_shared_folder(Group& group, const std::filesystem::path& run);
 
 // ---- Checks that all processes of a run have the same settings, data, build and torch. ----
 
-// The values that must be equal, under keys that messages use; causes come before their effects.
-// Reads the first batch, so the task's next call must be start_epoch(). `config` and `model` are
-// texts of JSON objects.
+// The values that must be equal on all processes, by their names in messages; causes come before
+// effects. Reads the first batch, so the task's next call must be start_epoch(). `config` and
+// `model` are texts of JSON objects.
 nlohmann::ordered_json facts_of(const std::string& build, const std::string& config,
                                 const std::string& model, TrainTask& task);
 
-// Throws on all processes a usage Error that names a process whose facts differ from those of
-// process 0, and the first difference.
+// Throws a usage Error on all processes if a process has other facts than process 0; the Error
+// names the process and the first difference.
 void check_same(Group& group, const nlohmann::ordered_json& facts);
 
 }  // namespace tost

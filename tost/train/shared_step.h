@@ -18,7 +18,7 @@ namespace tost {
 class TrainTask;
 struct LoopConfig;
 
-// Sums over the batches of a step: those of one process, then of all.
+// Sums over the batches of a step, first of one process, then of all processes.
 struct StepTotals {
   double loss = 0;
   int64_t samples = 0, correct = 0;  // correct: -1 where accuracy means nothing
@@ -31,35 +31,34 @@ struct ShareReport {
   int64_t slowest_rank = 0;  // the one that computed longest
 };
 
-// Computes the share of process `rank`. Throws a usage Error if the batches of a step, the rows of
-// a batch, or the tokens of a sequence (over `token_parts` neighbours) cannot be divided equally.
+// Computes the share of process `rank`. Throws a usage Error if batches, rows, or tokens (over
+// `token_parts` neighbours) cannot be divided equally.
 BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world,
                        int64_t token_parts);
 
 class SharedStep {
  public:
-  // Group and model must outlive it. The caller gives all processes the parameters of process 0
-  // before the first step. Gradients become sums over all processes.
+  // Group and model must outlive this object. The caller must copy the parameters of process 0 to
+  // all processes before the first step. Gradients become sums over all processes.
   SharedStep(Group& group, const BatchShare& share, torch::nn::Module& model,
              BucketOptions options);
 
   const BatchShare& share() const { return share_; }
   Group& group() { return group_; }
   GradientBuckets& buckets() { return buckets_; }
-  // The processes that share batch statistics; null if each has separate batches.
+  // The processes that share batch statistics; null if each process has separate batches.
   Group* batch_norm_group() { return norm_group_.get(); }
-  // Sums over the processes that divide the tokens of the same rows; null if each has whole
-  // sequences.
+  // Sums over the processes that divide the tokens of the same rows; null for whole sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
-  // Returns the loss of a batch, but NaN if it is not finite on another process with the same rows,
-  // so that either all of them run backward or none.
+  // Returns the loss of a batch; NaN if the loss of another process with the same rows is not
+  // finite, so that all or none of these processes run backward.
   double agreed(double loss);
 
   void begin();
-  // Called before and after each batch of this process; `batch` is its number within the step.
+  // Must be called before and after each batch of this process; `batch` counts within the step.
   void before_batch(int64_t batch);
   void after_batch(int64_t batch);
-  // Called on every process, also on one that skipped some of its batches.
+  // Must be called on every process, even if it skipped batches.
   StepTotals finish(const StepTotals& local);
 
   ShareReport take_report();
@@ -79,7 +78,7 @@ class SharedStep {
   std::vector<double> busy_seconds_;  // by rank, since the last report
 };
 
-// Makes the shared step and gives the task its share; returns null without a group.
+// Makes the shared step and tells the task its share; returns null if there is no group.
 std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group);
 
 // Cuts each defined tensor to the rows of this process.
@@ -88,7 +87,7 @@ std::vector<torch::Tensor> rows_of(const BatchShare& share, std::vector<torch::T
 // Cuts x [B, N] to the tokens of this process; N must be a multiple of the number of parts.
 torch::Tensor tokens_of(const BatchShare& share, const torch::Tensor& x);
 
-// Throws a usage Error unless `mixer` is in `able`, the mixers whose tokens can be divided.
+// Throws a usage Error unless `mixer` is in `able`, the list of mixers whose tokens can be divided.
 void check_split_mixer(const std::vector<std::string>& able, const std::string& mixer);
 
 }  // namespace tost

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-// Ends a trial run when enough steps are measured, without the slow first ones, which fill caches.
+// Ends a trial run when enough steps are measured. The first steps, which fill caches, do not
+// count.
 class TrialSteps : public TrainListener {
  public:
   TrialSteps(double seconds, const std::atomic<bool>* user, const SecondsClock& now)
@@ -44,7 +45,7 @@ class TrialSteps : public TrainListener {
   double begin_;
 };
 
-// A new temporary folder, removed by the destructor with everything in it.
+// A new temporary folder; the destructor removes the folder and its content.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -76,7 +77,7 @@ double measure_steps(double seconds, const LoopConfig& config, TrainTask& task,
   return steps.step_seconds;
 }
 
-// Estimates the time of a whole evaluation from batches read within so many seconds.
+// Estimates the time of a whole evaluation from the batches read within some seconds.
 double measure_evaluation(double seconds, const LoopConfig& config, TrainTask& task,
                           const std::atomic<bool>* stop, const SecondsClock& now) {
   DataWatch watch;

@@ -15,7 +15,7 @@ using SecondsClock = std::function<double()>;
 double seconds_now();
 
 // Trains with the task for about a fiftieth of `minutes`, evaluates for about as long, and returns
-// how many steps, with the configured evaluations, fit in the rest: at least one. Leaves a
+// the number of steps, at least one, that fit in the rest with their evaluations. Reserves a
 // fifteenth for samples and checkpoints. The trial changes the task's model, so the run needs a new
 // task. Returns nothing once `stop` is set. Throws as Trainer.
 std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, TrainTask& task,

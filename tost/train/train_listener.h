@@ -1,4 +1,4 @@
-// Callbacks by which a caller watches a training run; the library itself prints nothing.
+// Callbacks for a caller that watches a training run, because the library prints nothing.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ class TrainListener {
   virtual ~TrainListener() = default;
   virtual void on_start(const StartReport&) {}
   virtual void on_step(const StepReport&) {}
-  // `metrics` is what the task's evaluation returned, with "step", "epoch" (from 1) and "best".
+  // `metrics` is the result of the task's evaluation with "step", "epoch" (from 1) and "best".
   virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
-  // Called with the sample of the model after `step` steps (TrainTask::sample).
+  // Gets the sample of the model after `step` steps (TrainTask::sample).
   virtual void on_sample(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_checkpoint(const std::filesystem::path&) {}
   virtual void on_message(const std::string& /*one sentence*/) {}

@@ -1,5 +1,5 @@
-// The interface between the training loop and a model, its data and its score, which every kind
-// implements. The loop knows nothing of images or tokens.
+// The interface between the training loop and a kind's model, data and score, so that the loop
+// knows nothing of images or tokens.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ struct MicroBatch {
   torch::Tensor loss;    // scalar with graph: the mean over the batch
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
-  // The weight of this process's loss in that of the whole batch. Processes that divide the tokens
-  // of the same rows count all samples of these rows, and each its share of the loss.
+  // The weight of this process's loss in the loss of the whole batch. Processes that divide the
+  // tokens of the same rows count all samples of these rows, and their share of the loss.
   double weight = 1;
 };
 
@@ -49,7 +49,7 @@ class TrainTask {
   virtual ~TrainTask() = default;
 
   virtual torch::nn::Module& model() = 0;
-  // Returns every trainable parameter once, named as in the model's state.
+  // Returns every trainable parameter once, by its name in the model's state.
   virtual std::vector<ParamGroup> param_groups() = 0;
   virtual std::string unit() const = 0;  // "images", "tokens"
 
@@ -59,9 +59,9 @@ class TrainTask {
   // Begins an epoch at a batch. Batches are a function of (seed, epoch, batch index), so that a
   // resumed run gets the same batches as an uninterrupted one.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
-  // Called before start_epoch() in a run of several processes: the task then returns only the
-  // batches and rows of this process, and evaluate() divides its work and returns the whole result
-  // on every process. `group` may be null, and outlives the task.
+  // Called before start_epoch() in a run of several processes. The task then returns only the
+  // batches and rows of this process, and evaluate() divides the work and returns the whole result
+  // on every process. `group`, which may be null, outlives the task.
   virtual void share_batches(const BatchShare& share, Group* group) = 0;
   // Throws a usage Error if sequences of this model cannot be divided into `parts` parts. Divided
   // batches are computed under a TokenSumsScope.
@@ -72,11 +72,11 @@ class TrainTask {
   // Loads the next batch and stores it, so that next_batch() need not wait. May be called on
   // another thread while no other function runs. May throw a data Error.
   virtual void fetch() = 0;
-  // Runs the model, in its present mode, on the fetched batch. Without one it loads the next. May
-  // throw a data Error.
+  // Runs the model, in its present mode, on the fetched batch; fetches a batch if there is none.
+  // May throw a data Error.
   virtual MicroBatch next_batch() = 0;
-  // Whether the task has next_batch() in two parts. compute() depends only on the model and on the
-  // tensors, which are on the CPU.
+  // Whether the task divides next_batch() into two parts. compute() depends only on the model and
+  // on tensors on the CPU.
   virtual bool has_parts() const { return false; }
   virtual TaskInput take_input() { return {}; }
   virtual TaskOutput compute(const std::vector<torch::Tensor>& /*tensors*/) { return {}; }
@@ -87,11 +87,11 @@ class TrainTask {
   // The number of batches that evaluate() reads.
   virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
-  // Sets how evaluate() and measure_bound() read data; empty: directly.
+  // Sets the function by which evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
-  // An output of the model, which is in evaluation mode, for the user. Must not draw from torch's
-  // default generator, which would change the run.
+  // An output of the model for the user; the model is in evaluation mode. Must not draw from
+  // torch's default generator, which would change the run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
   // Measures each layer's coding rates and bound on a fixed sample of evaluation data in evaluation
@@ -100,11 +100,11 @@ class TrainTask {
   // without such layers refuses.
   virtual nlohmann::json measure_bound() { return {}; }
 
-  // Describes everything about the model but its weights, for the run folder and a resumed run.
+  // Describes the model without its weights, for the run folder and a resumed run.
   virtual nlohmann::json model_description() const = 0;
-  // Metadata to store with the weights, so that one file holds the whole model.
+  // Metadata to store with the weights, so that one file contains the whole model.
   virtual std::map<std::string, std::string> model_metadata() const = 0;
-  // Warnings since the last call, for instance about skipped files.
+  // Warnings since the last call, such as those about skipped files.
   virtual std::vector<std::string> take_messages() { return {}; }
 
  protected:

@@ -26,9 +26,9 @@ ScheduleForm form_of(const std::string& name) {
   return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
 }
 
-// Gradients of several batches or processes are added up in float32. On a GPU autocast makes the
-// copies. With a group the optimiser has the same result with shards and without. It leaves the
-// copies to the next forward pass.
+// Makes working copies only on the CPU, because autocast makes them on a GPU. Gradients of several
+// batches or processes are added up in float32. With a group, the next forward pass makes the
+// copies, so that shards change no bit.
 AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model,
                              const Group* group) {
   if (config.precision != Precision::kBf16 || !device_of(model).is_cpu()) return {};
@@ -121,7 +121,7 @@ TrainResult Trainer::train() {
   bool interrupted = false;
   while (true) {
     const bool stop = stopped();
-    // Weights that are scored, saved or called the best are all finite.
+    // Ensures that weights that are scored or saved are finite.
     if ((stop || evaluation_due() || checkpoint_due()) && !state_is_finite()) continue;
     if (evaluation_due() && !evaluate()) interrupted = true;
     if (checkpoint_due()) {
@@ -196,8 +196,7 @@ void Trainer::step() {
   pass_messages();
 }
 
-// Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
-// batch.
+// Divides the loss by `accumulate`, so that equal batches give the gradient of one large batch.
 std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   shared_ ? shared_->begin() : optimizer_.zero_grad();
   bool begins = !in_epoch_ || data_step() % steps_per_epoch_ == 0;
@@ -211,7 +210,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
     sums.loss += batch.loss * batch.weight / double(config_.accumulate);
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
-    // The other batches of the step are skipped with it.
+    // Also skips the other batches of the step.
     if (!std::isfinite(sums.loss) && i + 1 < config_.accumulate) in_epoch_ = false;
   }
   if (shared_) add_up(sums);
@@ -219,7 +218,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   return find_outlier("loss", sums.loss, state_.guards.losses, config_.outlier_z);
 }
 
-// A loss that is not finite is not differentiated.
+// Does not differentiate a loss that is not finite.
 Trainer::Batch Trainer::add_batch() {
   MicroBatch batch;
   const TokenSumsScope sums(shared_ ? shared_->token_sums() : nullptr);
@@ -263,7 +262,7 @@ void Trainer::report_step(double lr) {
   state_.sums = {};
 }
 
-// Once a run. The first batches are always slow, so it needs a few lines in a row.
+// Once a run. Warns only after several lines in a row, because the first batches are always slow.
 void Trainer::warn_of_waiting(double wait_share) {
   constexpr double kHigh = 0.2;
   constexpr int64_t kLines = 4;
@@ -320,7 +319,7 @@ Checkpoint Trainer::checkpoint() const {
                          ema_ ? &ema_->average() : nullptr);
 }
 
-// The log is flushed first: its lines on earlier steps must be durable before the later state.
+// Flushes the log first, because lines of earlier steps must be durable before the later state.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
   if (!saves_) {

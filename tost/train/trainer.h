@@ -25,11 +25,11 @@
 
 namespace tost {
 
-// Speed and time left of a running loop. Rates are averaged with a half-life of about 20 steps, so
-// that they recover after an evaluation or a stall.
+// The speed of a running loop, and the time until its end. Rates are averaged with a half-life of
+// about 20 steps, so that they recover after an evaluation or a stall.
 class StepTimer {
  public:
-  // Leaves out the time since the last step (start, evaluation, checkpoint).
+  // Excludes the time since the last step, which was not training.
   void restart(double wait_seconds) {
     last_ = Clock::now();
     last_wait_ = wait_seconds;
@@ -56,7 +56,7 @@ class StepTimer {
   double seconds_ = 0, samples_ = 0, steps_ = 0, wait_ = 0;  // decayed sums
 };
 
-// Counts for the whole run, across restarts; data_waits counts this process only.
+// Counts over the whole run with all restarts; only data_waits counts for this process.
 struct RunEvents {
   int64_t skipped_steps = 0, rollbacks = 0, data_waits = 0;
 };
@@ -72,51 +72,50 @@ struct TrainResult {
   RunEvents events;
 };
 
-// Trains one model on its device. On the CPU, with the same seed and thread count the weights are
-// the same bit for bit, whether the run was interrupted and resumed or not, wherever it stopped.
+// Trains one model on its device. On the CPU, the same seed and number of threads give the same
+// bits, also if the run is interrupted and resumed.
 //
-// With a group, each of its processes has a trainer and computes its share of every step
-// (shared_step.h). Only process 0 writes into the run's folder, and reports. The results depend on
-// the number of processes only by rounding.
+// Each process of a group has a trainer, which computes its share of every step (shared_step.h).
+// Only process 0 reports and writes into the run's folder. The results depend on the number of
+// processes only by rounding.
 class Trainer {
  public:
   // Everything outlives the trainer. `run` exists. `stop` and `group` may be null.
   Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::path run,
           TrainListener& listener, const std::atomic<bool>* stop, Group* group = nullptr);
 
-  // Loads the newest complete checkpoint of the run; false when there is none. Restores weights,
-  // buffers, moments, averaged weights, torch's CPU generator, sums of the log and the place in the
-  // data. Before train().
+  // Loads the newest complete checkpoint of the run; returns false if there is none. Restores
+  // weights, buffers, moments, averaged weights, torch's generators, sums of the log and the
+  // position in the data. Before train().
   bool resume();
-  // Random numbers of dropout and the like are drawn as with a group, see LoopState. Before
+  // Makes dropout draw random numbers as in a run of several processes (see LoopState). Before
   // train().
   void draw_noise_by_batch() { state_.noise_by_batch = true; }
 
-  // For a trial: no checkpoint is written. Before train().
+  // Disables checkpoints, for a trial run. Before train().
   void save_nothing() { saves_ = false; }
 
-  // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
-  // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
-  // can reach the weights, unless the configuration's guards skip the step or roll back (guards.h).
-  // So is a number of the state that is not finite, before it is evaluated or saved.
-  // Throws DataTimeout when no batch comes for data_timeout seconds, in training or evaluation;
-  // everything up to the last complete step is then saved.
+  // Trains to the end. Trains to the end. If `stop` becomes true, finishes the step, saves a
+  // checkpoint and returns with interrupted = true. Throws a data Error for a loss or gradient norm
+  // that is not finite, before it reaches the weights, unless guards skip the step or roll back.
+  // Throws a data Error for a state that is not finite, before it is evaluated or saved. Throws
+  // DataTimeout, after saving the last complete step, if no batch arrives for data_timeout seconds.
   TrainResult train();
 
  private:
   int64_t total_steps() const { return schedule_.total_steps; }
   int64_t epoch() const { return state_.step / steps_per_epoch_; }
-  // The position in the data, which is ahead of the step if batches were skipped.
+  // The position in the data in steps; larger than the step if batches were skipped.
   int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
   double rate() const;
-  // On any process, as of the last step.
+  // Whether the user had stopped any process at the last step.
   bool stopped() const { return shared_ ? stop_agreed_ : stop_ && stop_->load(); }
 
   struct StepSums {
     double loss = 0;
     int64_t samples = 0, correct = 0;
   };
-  // A batch whose gradient was added; see MicroBatch.
+  // The result of a batch whose gradient was added (see MicroBatch).
   struct Batch {
     double loss = 0;
     int64_t samples = 0, correct = -1;
@@ -136,11 +135,11 @@ class Trainer {
   void warn_of_waiting(double wait_share);
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
-  // Evaluates the averaged weights (or the model's), under the data watchdog.
+  // Evaluates the averaged weights, or else those of the model, with the time limit for data.
   std::optional<nlohmann::json> scored(const StateDict& average,
                                        const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
-  // The content of a checkpoint; with shards, the part of this process.
+  // Makes the content of a checkpoint; with shards, only the part of this process.
   Checkpoint checkpoint() const;
   int64_t rollback_checkpoint() const {
     return config_.rollbacks > 0 ? state_.guards.rollback_step : -1;
@@ -167,8 +166,7 @@ class Trainer {
   bool skip_step(const BadStep& bad, double lr);  // false where the run was rolled back
   bool state_is_finite();                         // the same
   void report_skipped(const BadStep& bad, double lr);
-  // False where there is no checkpoint to roll back to. `failed` is the step whose batches are the
-  // last to be skipped.
+  // Rolls back and skips batches up to the step `failed`; returns false if there is no checkpoint.
   bool roll_back(int64_t failed, const std::string& reason);
   std::string stop_notice();
   void load_batch(bool starts_epoch);
@@ -209,11 +207,11 @@ class Trainer {
   bool best_is_new_ = false;  // and the evaluation of this step is the best so far
 };
 
-// Optimiser steps of an epoch; batches that do not fill a step are left out. Throws a usage Error
-// for none.
+// The number of optimiser steps of an epoch; batches that do not fill a step are left out. Throws a
+// usage Error if there is no step.
 int64_t steps_per_epoch(const LoopConfig& config, const TrainTask& task);
 
-// Rates and lengths of a configuration, in steps.
+// Converts the rates and lengths of a configuration to a schedule in steps.
 Schedule make_schedule(const LoopConfig& config, int64_t steps_per_epoch,
                        int64_t samples_per_batch);
 

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr char kAdvice[] = "lower lr, lengthen the warm-up or set clip, and check the data.";
 
-// A number for JSON; one that is not finite, which JSON lacks, becomes a text.
+// Converts a number to JSON; as text if it is not finite.
 json number(double value) {
   return std::isfinite(value) ? json(value) : json(cat(value));
 }
@@ -53,8 +53,8 @@ std::string Trainer::stop_notice() {
       has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
 }
 
-// Gradients are checked at every step. Other values that can become infinite or NaN (statistics of
-// batch norm, weights at an absurd learning rate) are checked here.
+// Checks the values that can become infinite or NaN although gradients are finite, such as
+// statistics of batch norm.
 bool Trainer::state_is_finite() {
   std::optional<std::string> bad = first_not_finite(checkpoint());
   if (group_ != nullptr) {
@@ -77,8 +77,8 @@ void Trainer::report_skipped(const BadStep& bad, double lr) {
   listener_.on_message(cat("Step ", state_.step + 1, " is skipped: ", describe(bad), "."));
 }
 
-// Restores the checkpoint, with a lower rate, and skips the batches up to the failed step. The
-// checkpoint is written again, so that a run that is killed now does not have to fail again first.
+// Restores the checkpoint, with a lower rate, and skips the batches up to the failed step. Writes
+// the checkpoint again, so that a run that is killed now does not have to fail again.
 bool Trainer::roll_back(int64_t failed, const std::string& reason) {
   const GuardState before = state_.guards;
   if (before.rollbacks >= config_.rollbacks || before.rollback_step < 0 || !has_checkpoint())
@@ -132,7 +132,7 @@ bool Trainer::read_in_time(std::function<void()> reading) {
   return watch_->run(std::move(reading), config_.data_timeout, [this] { report_wait(); });
 }
 
-// The model's weights are restored before anything is saved.
+// Restores the weights of the model before anything is saved.
 std::optional<json> Trainer::scored(const StateDict& average,
                                     const std::function<std::optional<json>()>& score) {
   struct TimedOut {};
@@ -166,7 +166,7 @@ void Trainer::report_wait() {
   }
 }
 
-// From here on only the task's model is used.
+// Uses only the model of the task from here on, because the reading thread still runs.
 void Trainer::end_waiting(bool in_step) {
   std::string state = cat("the run is saved after step ", state_.step);
   if (group_ != nullptr) {

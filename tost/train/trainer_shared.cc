@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-// Broadcasts tensors of process 0, also ones that are not contiguous.
+// Broadcasts tensors of process 0, which need not be contiguous.
 void broadcast_values(Group& group, const std::map<std::string, Tensor>& tensors) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
@@ -30,7 +30,7 @@ void broadcast_values(Group& group, const std::map<std::string, Tensor>& tensors
 
 }  // namespace
 
-// With shards every process has read its shard, or has none.
+// Sends the state of the optimiser unless it is divided: then every process has read its shard.
 void Trainer::send_state() {
   broadcast_values(*group_, state_dict(task_.model()));
   if (!shards_) {
@@ -54,7 +54,7 @@ StateDict Trainer::evaluated_weights() const {
   return average;
 }
 
-// A single process writes the same files as a run without shards.
+// A single process writes the files of a run without shards.
 void Trainer::save_shards() {
   StateDict moments = shards_->shard_of(optimizer_.state());
   StateDict average;
@@ -86,7 +86,7 @@ void Trainer::save_shards() {
   listener_.on_checkpoint(folder);
 }
 
-// The checks of process 0.
+// Runs the checks of process 0 on a checkpoint.
 void Trainer::load_shards(const std::filesystem::path& folder) {
   optimizer_.load_state(shards_->my_moments(load_optimizer(folder)));
   if (!ema_) return;
@@ -105,7 +105,7 @@ void Trainer::load(const Restored& restored) {
   optimizer_.load_state(restored.moments);
 }
 
-// False where there is none. With a group, process 0 reads it; send_state() follows.
+// Returns false if there is no checkpoint. In a group, process 0 reads; send_state() must follow.
 bool Trainer::restore_newest(int64_t last_step) {
   std::string folder;
   const auto restore = [&] {
@@ -133,7 +133,8 @@ bool Trainer::restore_newest(int64_t last_step) {
   return true;
 }
 
-// Sums over the processes. One of them may have skipped batches after a bad one.
+// Sums over the processes. After a bad loss the reading begins again, because a process may have
+// skipped batches.
 void Trainer::add_up(StepSums& sums) {
   const StepTotals totals = shared_->finish({.loss = sums.loss,
                                              .samples = sums.samples,
@@ -160,7 +161,7 @@ bool Trainer::has_checkpoint() {
   return group_ == nullptr ? there : group_->any(there);
 }
 
-// The largest memory of a process, and that of a run of one process.
+// Reports the largest memory of state in a process, and the memory in a run of one process.
 void Trainer::report_shards() {
   int64_t local = tensor_bytes(optimizer_.state()), whole = 0;
   for (const Tensor& p : task_.model().parameters()) {

@@ -14,14 +14,14 @@ using torch::Tensor;
 
 constexpr char kGeneratorKey[] = "random.cpu", kGpuGeneratorKey[] = "random.cuda";
 
-// The generators a model on `device` draws from, by their keys.
+// The generators that a model on `device` uses, by their keys.
 std::vector<std::pair<std::string, torch::Device>> generators(torch::Device device) {
   std::vector<std::pair<std::string, torch::Device>> all{{kGeneratorKey, torch::kCPU}};
   if (!device.is_cpu()) all.emplace_back(kGpuGeneratorKey, device);
   return all;
 }
 
-// The state of a GPU's generator exists only if the run was on a GPU, and is only used there.
+// A GPU's generator has a state only if the run was on a GPU, and only a GPU uses it.
 void restore_generators(StateDict& state, torch::Device device) {
   for (const auto& [key, drawn_on] : generators(device)) {
     const auto found = state.find(key);
@@ -74,8 +74,8 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
   }
   if (tensors.empty()) return std::nullopt;
   const torch::NoGradGuard no_grad;
-  // The largest magnitude. It is not finite exactly where one of the numbers is not. Unlike a sum
-  // it never overflows.
+  // The largest magnitude. It is finite if and only if all numbers are; unlike a sum it never
+  // overflows.
   const auto largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
   std::vector<Tensor> numbers;
   for (const Tensor& one : largest) numbers.push_back(one.to(torch::kDouble));

@@ -16,16 +16,16 @@
 
 namespace tost {
 
-// model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors (moments, and
-// torch's CPU generator as "random.cpu", that of the model's GPU as "random.cuda"), state.json. The
-// tensors share memory with the run: write before the next step.
-// `moments`: AdamW::state(). `average` may be null.
+// The files model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors
+// (moments, and generators as "random.cpu" and "random.cuda") and state.json. The tensors share
+// memory with the run, so they must be written before the next step. `moments`: AdamW::state().
+// `average` may be null.
 Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
                            const std::map<std::string, std::string>& metadata, StateDict moments,
                            const StateDict* average);
 
-// "tensor 'x' of model.safetensors holds a number that is not finite", of the first such tensor;
-// nothing where all are finite. One read of the memory.
+// Returns "tensor 'x' of model.safetensors holds a number that is not finite" for the first such
+// tensor; nothing if all are finite.
 std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
 // The content of a checkpoint in addition to the model and torch's generators.
@@ -34,13 +34,12 @@ struct Restored {
   StateDict moments, average;  // average: empty if none is wanted
 };
 
-// Puts the model and the generators back. Throws a data Error naming the part or tensor that does
-// not fit; `where` is for messages.
+// Restores the model and the generators. Throws a data Error naming a part or tensor that does not
+// fit; `where` is for messages.
 Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
                        torch::nn::Module& model, bool averaged);
 
-// The state that a forward pass changes in addition to gradients: the model's buffers and torch's
-// generators.
+// The state that a forward pass changes: the model's buffers and torch's generators.
 class StepStart {
  public:
   explicit StepStart(const torch::nn::Module& model);  // a copy of both
@@ -52,8 +51,8 @@ class StepStart {
   std::vector<std::pair<torch::Device, torch::Tensor>> generators_;
 };
 
-// While in scope the model is in evaluation mode and holds the averaged weights. An empty state
-// leaves the weights unchanged. Afterwards everything is restored bit for bit.
+// While in scope, the model is in evaluation mode and has the averaged weights, unless the state is
+// empty. The destructor restores everything bit for bit.
 class EvaluationWeights {
  public:
   EvaluationWeights(torch::nn::Module& model, const StateDict& average);
