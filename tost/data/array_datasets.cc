@@ -1,4 +1,4 @@
-// Reads idx files (MNIST) and CIFAR, which are held in memory as a whole.
+// Reads idx files (MNIST) and CIFAR as a whole into memory.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -86,7 +86,7 @@ std::unique_ptr<ImageDataset> open_cifar(const std::string& directory, const std
 
 namespace {
 
-// The file-name prefixes in use for each split.
+// The possible prefixes of file names for each split.
 std::vector<std::string> prefixes(const std::string& split) {
   if (split == "train") return {"train"};
   if (split == "test") return {"t10k", "test"};
@@ -147,7 +147,7 @@ std::unique_ptr<ImageDataset> open_idx(const std::string& directory, const std::
     fail_data("'", image_path, "' holds ", images.dims[0], " pictures, but '", label_path,
               "' holds ", labels.dims[0], " labels.");
   }
-  // Takes the classes from the training labels, so that all splits have the same number.
+  // Takes the classes from the training labels, so that all splits have the same classes.
   const std::string train_labels = find_file(directory, "train", "labels-idx1");
   uint8_t last = *std::max_element(labels.values.begin(), labels.values.end());
   if (split != "train" && !train_labels.empty()) {

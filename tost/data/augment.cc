@@ -97,7 +97,7 @@ bool in_unit(double value) {
   return value >= 0 && value <= 1;
 }
 
-// The colour with which timm fills: the mean of the normalisation.
+// The colour by which timm fills borders: the mean of the normalisation.
 std::vector<uint8_t> fill_color(const Preprocess& p) {
   std::vector<uint8_t> fill(static_cast<size_t>(p.channels), 0);
   for (size_t c = 0; c < p.mean.size(); ++c) {
@@ -106,7 +106,7 @@ std::vector<uint8_t> fill_color(const Preprocess& p) {
   return fill;
 }
 
-// The filter of this name, drawn if it is "random".
+// The filter with this name; a random filter for "random".
 Filter random_filter(const std::string& name, Random& random) {
   if (name != "random") return filter_from_name(name);
   return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;
@@ -187,7 +187,7 @@ namespace {
 constexpr double kMaxLevel = 10;
 constexpr double kTranslateShare = 0.45;  // of the side, at the highest level
 
-// The arguments of an operation: its level as a share of the highest, and random choices.
+// The arguments of an operation: its level as a share of the highest level, and random choices.
 struct Call {
   const Image& image;
   double share;

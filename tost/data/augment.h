@@ -33,7 +33,7 @@ struct AugmentConfig {
   double flip = 0.5;                      // probability of a horizontal flip
   RandAugmentConfig rand_augment;
   // Changes brightness, contrast and saturation by factors of 1 - x .. 1 + x, in random order.
-  // RandAugment turns it off, as in timm.
+  // RandAugment disables this jitter, as in timm.
   double color_jitter = 0;
   // The probability of replacing a rectangle (2..33 % of the area, aspect 0.3..3.3) by noise.
   double erase = 0;
@@ -45,7 +45,8 @@ void check_augment(const AugmentConfig& config);
 class Augmenter {
  public:
   Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
-  // Writes the input [channels, size, size], a function of the picture and the state of `random`.
+  // Writes the network's input [channels, size, size], a function of the picture and the state of
+  // `random`.
   void operator()(const Image& image, Random& random, float* to) const;
 
   // Returns the 8-bit picture before normalisation and erasing.
@@ -60,7 +61,7 @@ class Augmenter {
   Normalizer normalize_;
 };
 
-// How operations of RandAugment (timm's "increasing" set, with its magnitudes) fill and resample.
+// The fill colour and interpolation of the operations of RandAugment (timm's "increasing" set).
 struct OpContext {
   std::vector<uint8_t> fill;              // for pixels from outside, one value a channel
   std::string interpolation = "bicubic";  // or bilinear, or random

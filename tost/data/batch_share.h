@@ -11,10 +11,10 @@ namespace tost {
 struct BatchShare {
   int64_t per_step = 1;
   int64_t rank = 0, world = 1;
-  // Processes that divide the tokens of the same rows count as one process above.
+  // Processes that divide the tokens of the same rows count as one process.
   int64_t token_part = 0, token_parts = 1;
 
-  // The number of processes that share a batch, and the index of this one among them.
+  // The number of processes that share a batch, and the index of this process among them.
   int64_t parts() const { return std::max<int64_t>(1, world / per_step); }
   int64_t part() const { return rank % parts(); }
   // `batch` counts from the beginning of an epoch.

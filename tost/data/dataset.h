@@ -13,7 +13,7 @@ namespace tost {
 // The names of a data set's splits.
 inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
-// The stream of random numbers of a split of generated data.
+// The stream of random numbers for a split of generated data.
 inline uint64_t split_stream(const std::string& split) {
   return split == "train" ? 1 : split == "validation" ? 2 : 3;
 }
@@ -30,7 +30,7 @@ class ImageDataset {
   virtual Image image(int64_t i) const = 0;    // may throw a data Error naming the file
   virtual std::string name(int64_t i) const = 0;
 
-  // The true class of each pixel, one channel of image(i)'s size: 0 background, else class + 1.
+  // The true class of each pixel of image(i), in one channel: 0 for background, else class + 1.
   virtual bool has_mask() const { return false; }
   virtual Image mask(int64_t i) const;  // a usage Error where there is none
 
@@ -43,9 +43,9 @@ class ImageDataset {
 struct DataSpec {
   std::string path = "shapes";  // a directory, or "shapes"
   std::string format = "auto";  // auto, idx, cifar10, cifar100, folder, shapes
-  // The share of the training pictures that becomes the validation split if the data have none. It
-  // is drawn by a fixed seed, so it is the same in every run, and is not trained on. -1: 5 %, at
-  // most 5,000 pictures. 0: no validation split.
+  // The share of the training pictures that becomes the validation split if the data have none. A
+  // fixed seed draws these pictures, so they are the same in every run. -1: 5 %, at most 5,000
+  // pictures. 0: no validation split.
   double holdout = -1;
   // The limit in bytes for cached decoded pictures of folders and of `shapes`.
   int64_t cache_bytes = int64_t{512} << 20;
@@ -62,20 +62,20 @@ struct DataSpec {
 //   cifar100  train.bin with fine_label_names.txt (also in cifar-100-binary/)
 //   idx       train-images-idx3-ubyte[.gz] and the like (also in raw/)
 //   folder    train/ with a folder a class (also in images/), or only class folders
-// Throws a usage Error for an unknown format or split, a data Error (one sentence, naming the file)
-// for anything missing or malformed.
+// Throws a usage Error for an unknown format or split, and a data Error naming a missing or
+// malformed file.
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split);
 
 // The splits that open_image_dataset can open, in the order train, validation, test.
 std::vector<std::string> image_dataset_splits(const DataSpec& spec);
 
-// The names of formats: "auto", then those above in their order.
+// The names of formats: "auto", then those of the layouts in their order.
 std::vector<std::string> image_formats();
 
 // The format that `auto` finds for this path, or spec.format if it is not "auto".
 std::string image_dataset_format(const DataSpec& spec);
 
-// Decoded pictures of one size in memory, as idx files and CIFAR hold them.
+// Decoded pictures of one size in memory, for idx files and CIFAR.
 struct MemoryImages {
   std::string format;
   int64_t width = 0;
@@ -89,7 +89,7 @@ struct MemoryImages {
 
 class MemoryDataset : public ImageDataset {
  public:
-  // The readers have checked that lengths agree and labels are below classes.size().
+  // The caller must check that lengths agree and labels are below classes.size().
   explicit MemoryDataset(MemoryImages data);
 
   int64_t size() const override { return static_cast<int64_t>(data_.labels.size()); }

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a folder name of a class name, without separators and not hidden.
+// Makes a folder name from a class name, without separators and a leading dot.
 std::string folder_name(const std::string& class_name) {
   std::string name = class_name;
   for (char& c : name) {

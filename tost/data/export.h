@@ -54,8 +54,8 @@ struct SequenceExport {
 // Writes the generated ListOps of `spec` as the official generator does: basic_train.tsv,
 // basic_val.tsv and basic_test.tsv in the folder `out`, which appears when it is complete.
 // open_sequence_dataset(out) then gives the same samples as `spec`. Returns zeros if `stop` ended
-// it. Throws a usage Error as NewFolder, and for sizes and rules that are impossible; a data Error
-// for a file that cannot be written.
+// it. Throws a usage Error for an existing folder and for impossible sizes and rules, and a data
+// Error for a file that cannot be written.
 SequenceExport export_listops(const SequenceSpec& spec, const std::string& out,
                               const ExportOptions& options = {});
 
@@ -70,15 +70,15 @@ struct TokenExport {
 };
 
 // Writes OUT/{train,val,test}.bin for existing splits, and OUT/tokenizer.json, for open_text.
-// Returns nothing if `stop` ended it. Throws a usage Error if the text's path holds tokens already,
-// or the vocabulary does not fit 16 bits; those of NewFolder and open_text; and a data Error for a
-// file that cannot be written.
+// Returns nothing if `stop` ended it. Throws a usage Error if the text's path holds tokens, or the
+// vocabulary does not fit 16 bits, and the Errors of NewFolder and open_text. Throws a data Error
+// for a file that cannot be written.
 std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
                                          const TokenExportOptions& options = {});
 
-// Finds a place, after about `wanted` bytes of `text`, at which the text can be cut without
-// changing a token: between a character that is no white space and an ASCII space or newline.
-// Returns the text's end if there is none.
+// Finds an offset, after about `wanted` bytes, at which a cut of `text` changes no token: between a
+// character that is no white space and an ASCII space or newline. Returns the text's end if there
+// is no such offset.
 size_t stretch_end(std::string_view text, size_t wanted);
 
 }  // namespace tost

@@ -20,8 +20,8 @@ bool is_picture(const fs::path& path) {
   return is_image_file(path.string());
 }
 
-// Visits the files in `folder` and its subfolders until `visit` returns false; returns whether it
-// never did. Does not follow links to folders, which could form a circle.
+// Visits the files in `folder` and its subfolders until `visit` returns false; returns true if all
+// were visited. Does not follow links to folders, which could form a cycle.
 bool each_file(const fs::path& folder, function_ref<bool(const fs::path&)> visit) {
   for (const FolderEntry& entry : folder_entries(folder)) {
     if (is_system_file(entry.path)) continue;

@@ -11,10 +11,10 @@ namespace tost {
 class FolderDataset : public ImageDataset {
  public:
   // `directory` holds the class folders, each of which must be in `classes`; empty `classes` are
-  // its folders in sorted order. Takes pictures from nested folders too, in sorted order: files
-  // named .jpg, .jpeg, .png (in any case), and files that begin like one. Ignores all other files,
-  // and names that start with a dot. Throws a data Error for: no class folder, one without
-  // pictures, one that is not in `classes`.
+  // its folders in sorted order. Takes pictures, in sorted order, from nested folders, too: files
+  // named .jpg, .jpeg or .png, and files that begin like a picture. Ignores other files, and names
+  // that start with a dot. Throws a data Error if there are no class folders, for one without
+  // pictures, and for one that is not in `classes`.
   FolderDataset(const std::string& directory, std::vector<std::string> classes);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -38,19 +38,19 @@ class FolderDataset : public ImageDataset {
 // The sorted names of the folders in `directory` that do not start with a dot.
 std::vector<std::string> class_folders(const std::string& directory);
 
-// The folder of a split below `directory` (train, validation or val, test), "" if there is none.
+// The folder of a split in `directory` (train, validation or val, test); "" if there is none.
 std::string split_folder(const std::string& directory, const std::string& split);
 
-// The folders of the splits, if the directory has train/, or holds only splits with class folders
-// in them (a class, too, may be called "test"); else none.
+// The folders of the splits if the directory has train/, or has only splits with class folders;
+// else none, because a class may be called "test".
 std::map<std::string, std::string> split_folders(const std::string& directory);
 
 // Files that operating systems leave in folders: names that start with a dot, Thumbs.db,
 // desktop.ini.
 bool is_system_file(const std::filesystem::path& file);
 
-// Whether most of the first files in the class folders of `directory` are not pictures; sets of
-// pictures too may have a few other files.
+// Whether most of the first files in the class folders of `directory` are not pictures; a few other
+// files are usual.
 bool holds_texts(const std::string& directory);
 
 }  // namespace tost

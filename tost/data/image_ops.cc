@@ -119,7 +119,7 @@ double floor_of(double value) {
   return cut > value ? cut - 1 : cut;
 }
 
-// The kTaps x kTaps pixels around a position, the same for all channels; outside the picture the
+// The offsets of the kTaps x kTaps pixels around a position; a pixel outside the picture is the
 // nearest border pixel.
 template <int kTaps>
 struct Neighbours {

@@ -11,7 +11,7 @@
 namespace tost {
 namespace {
 
-// The code of a token; -1 if it is not one.
+// The code of a token; -1 if the text is no token.
 int code_of(std::string_view token) {
   if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
   const auto& symbols = listops_symbols();
@@ -133,7 +133,7 @@ struct Drawing {
   Random& random;
   std::string code;
 
-  // Draws a node; returns false once the expression is sure to be too long.
+  // Draws a node; returns false once the expression must become too long.
   bool node(int64_t level) {
     if (static_cast<int64_t>(code.size()) >= rules.max_tokens) return false;
     if (level >= rules.max_depth || !random.chance(rules.operator_share)) {
@@ -150,7 +150,7 @@ struct Drawing {
   }
 };
 
-// The number of tokens of the largest expression that the rules allow, at most `enough`.
+// The number of tokens of the largest expression that the rules allow; `enough` if it is larger.
 int64_t largest(const ListOpsRules& rules, int64_t enough) {
   int64_t tokens = 1;
   for (int64_t level = 1; level < rules.max_depth && tokens < enough; ++level) {

@@ -20,16 +20,16 @@ namespace tost {
 enum ListOpsCode : char { kListOpsMin = 10, kListOpsMax, kListOpsMed, kListOpsSum, kListOpsClose };
 inline constexpr int64_t kListOpsVocab = 16;  // 15 codes and padding
 
-// "0" ... "9", "[MIN", "[MAX", "[MED", "[SM", "]".
+// The names of tokens: "0" ... "9", "[MIN", "[MAX", "[MED", "[SM", "]".
 const std::vector<std::string>& listops_symbols();
 
-// Parses an expression as files write it, with or without parentheses, with spaces, tabs or line
-// ends between tokens. Sets `error` to the end of a sentence that begins with the place (an unknown
-// token, brackets or parentheses that do not match, an empty text), or to "".
+// Parses an expression from a file, with or without parentheses; spaces, tabs or line ends separate
+// tokens. Sets `error` to "", or to the end of a sentence about an unknown token, unmatched
+// brackets or an empty text.
 std::string parse_listops(std::string_view text, std::string& error);
 
 // The value of a well-formed code, 0 ... 9. MED of an even count is the mean of the middle two,
-// truncated; SM the sum modulo 10.
+// truncated; SM is the sum modulo 10.
 int listops_value(std::string_view code);
 
 // Writes an expression as the official generators do, with the binary tree marked by parentheses.
@@ -60,17 +60,17 @@ std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::
                            int64_t i);
 
 // Generates `size` expressions; number i is a function of (rules, seed, split, i). Does not remove
-// repetitions within or between splits; above 500 tokens there are none. Throws a usage Error for
-// impossible rules.
+// repeated expressions within or between splits; above 500 tokens there are none. Throws a usage
+// Error for impossible rules.
 SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                                int64_t size, ParallelFor parallel);
 
 // Reads a TSV with the header Source, Target and the expression first (Long Range Arena), or
-// without a header and the label first (original release). Throws a data Error naming the line for
-// anything malformed, and for a label that is not the expression's value.
+// without a header and the label first (original release). Throws a data Error naming a malformed
+// line, or one whose label is not the expression's value.
 SequenceRows read_listops(const std::string& path);
 
-// Whether these columns are the first line of such a file.
+// Whether these columns are the first line of a file of ListOps.
 bool looks_like_listops(const std::vector<std::string_view>& columns);
 
 }  // namespace tost

@@ -75,7 +75,7 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint64_t kMixStream = 0x6d6978;           // "mix"
-// The number of random replacements that are tried for one unreadable picture.
+// The number of random replacements to try for one unreadable picture.
 constexpr int kReplacements = 20;
 
 LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
@@ -137,8 +137,8 @@ Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t
   batch.labels = torch::empty({count}, torch::kInt64);
   batch.samples.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    // The epoch and the position in it seed a picture's random numbers, whichever thread draws
-    // them.
+    // Seeds a picture's random numbers by epoch and position, so that they do not depend on the
+    // thread.
     Random random(config_.seed ^ kSampleStream, static_cast<uint64_t>(epoch),
                   static_cast<uint64_t>(begin + i));
     fill(batch, i, order[static_cast<size_t>(begin + i)], random);
@@ -170,7 +170,7 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
   batch.samples[static_cast<size_t>(slot)] = sample;
 }
 
-// Replaces an unreadable picture by a random other one, so that batches keep their size.
+// Replaces an unreadable picture by another random one, so that batches have a constant size.
 Image BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random) const {
   for (int attempt = 0; attempt < kReplacements; ++attempt) {
     try {

@@ -31,21 +31,22 @@ struct SamplerConfig {
 // The data set's indices in the order of epoch `epoch`, a function of the arguments.
 std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch);
 
-// The length of epoch_order without computing it.
+// The length of epoch_order(), without computing the order.
 int64_t epoch_length(int64_t size, const SamplerConfig& config);
 
 struct LoaderConfig {
   int64_t batch_size = 64;
-  // For training: shuffles, augments and mixes pictures, and replaces unreadable ones. Otherwise
-  // keeps the order and evaluation's transform; an unreadable picture is a data Error.
+  // With `train`, pictures are shuffled, augmented and mixed, and unreadable ones are replaced.
+  // Else the order is that of the data, without augmentation, and an unreadable picture is a data
+  // Error.
   bool train = false;
   bool drop_last = false;  // leave out a last batch that is not full, unless it is the only one
   uint64_t seed = 0;
   int64_t workers = 1;   // threads; 0: batches are made inside next()
   int64_t prefetch = 4;  // batches made ahead, at most
   int64_t repeats = 1;   // repeated augmentation, see SamplerConfig; training only
-  // The batches that this process makes. Their rows are not divided here, because mixing needs all
-  // of them.
+  // The batches that this process makes. Rows are not divided here, because mixing needs all rows
+  // of a batch.
   BatchShare share = {};
   // In training, the number of different unreadable pictures that are replaced before the next one
   // is an Error.
@@ -53,7 +54,7 @@ struct LoaderConfig {
   Preprocess preprocess = {};
   AugmentConfig augment = {};
   MixConfig mix = {};  // training only
-  // evaluation only: applied to the fitted picture, before normalisation
+  // A function for evaluation only, applied to the resized picture before normalisation.
   Corruption corruption = {};
 };
 
@@ -98,8 +99,8 @@ class BatchMaker {
 };
 
 // Batches depend only on (data set, config, epoch, batch index), not on the number of workers, the
-// prefetch depth or timing. For use from one thread. The destructor and start_epoch may be called
-// at any time.
+// prefetch depth or timing. Must be used from one thread. The destructor and start_epoch may be
+// called at any time.
 class ImageLoader {
  public:
   // Throws as BatchMaker's constructor.
@@ -118,7 +119,7 @@ class ImageLoader {
   // Over all processes.
   int64_t batches_per_epoch() const { return maker_.batches_per_epoch(); }
   int64_t images_per_epoch() const { return maker_.images_per_epoch(); }
-  // The seconds that callers of next() have waited.
+  // The time in seconds that callers of next() have waited.
   double wait_seconds() const;
   // The number of different unreadable pictures that were replaced so far, and their errors.
   int64_t unreadable() const { return std::ssize(messages_); }

@@ -13,7 +13,7 @@ struct Rectangle {
   int64_t top, bottom, left, right;
 };
 
-// A rectangle of the share 1 - keep of the area around a random centre, cut at the border.
+// A rectangle around a random centre with the share 1 - keep of the area, clipped at the border.
 Rectangle random_rectangle(double keep, int64_t height, int64_t width, Random& random) {
   const double share = std::sqrt(1 - keep);
   const auto cut_height = static_cast<int64_t>(static_cast<double>(height) * share);
@@ -76,7 +76,7 @@ double mix_batch(const MixConfig& config, Random& random, const BatchShape& shap
   Rectangle rectangle{};
   if (cut) {
     rectangle = random_rectangle(keep, shape.height, shape.width, random);
-    // Takes the true area of the rectangle, which the border may have cut.
+    // Uses the true area of the rectangle, because the border may clip it.
     keep = 1 - static_cast<double>((rectangle.bottom - rectangle.top) *
                                    (rectangle.right - rectangle.left)) /
                    static_cast<double>(shape.height * shape.width);

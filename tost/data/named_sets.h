@@ -1,4 +1,4 @@
-// Data sets that are known by name: those that are generated here, and those that others publish.
+// Data sets with known names: the generated sets, and sets that others publish.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace tost {
 
 // The names shapes and listops, which mean generated sets in every folder; ./listops is a path.
 const std::vector<std::string>& generated_sets();
-// The generated sets of sequences: all but shapes.
+// The names of the generated sets of sequences.
 const std::vector<std::string>& generated_sequences();
 
 // Whether data of this path and format ("auto", or as in DataSpec and SequenceSpec) is generated.

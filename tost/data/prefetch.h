@@ -18,15 +18,15 @@
 
 namespace tost {
 
-// For use from one thread. The destructor may be called at any time.
+// Must be used from one thread. The destructor may be called at any time.
 template <class Value>
 class Prefetch {
  public:
   using Make = std::function<Value(int64_t number)>;
 
   // Returns make(numbers[0]), make(numbers[1]) and so on. `workers` threads compute at most `ahead`
-  // (at least 1) values in advance; without workers next() calls `make`. The values depend on
-  // neither.
+  // (at least 1) values in advance; without workers next() calls `make`. The values do not depend
+  // on `workers` and `ahead`.
   Prefetch(std::vector<int64_t> numbers, int64_t workers, int64_t ahead, Make make)
       : numbers_(std::move(numbers)), ahead_(size_t(ahead)), make_(std::move(make)) {
     try {
@@ -43,7 +43,7 @@ class Prefetch {
   Prefetch& operator=(const Prefetch&) = delete;
 
   // The next value; nothing after the last one. If `make` has thrown, this and all further calls
-  // throw that.
+  // throw its exception.
   std::optional<Value> next() {
     if (taken_ == numbers_.size()) return std::nullopt;
     const auto start = std::chrono::steady_clock::now();

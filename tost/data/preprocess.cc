@@ -49,7 +49,7 @@ Image fit_image(const Image& original, const Preprocess& p) {
   const Image image = to_channels(original, p.channels);
   const Filter filter = filter_from_name(p.interpolation);
   if (p.resize == "squeeze") return resize(image, p.size, p.size, filter);
-  // Adds 1e-6 against rounding: 224 / 0.875 must give 256.
+  // Adds 1e-6 against rounding errors, because 224 / 0.875 must give 256.
   const auto shorter =
       static_cast<int64_t>(std::floor(static_cast<double>(p.size) / p.crop_ratio + 1e-6));
   // Rounds the longer side down, as torchvision does.
@@ -60,7 +60,8 @@ Image fit_image(const Image& original, const Preprocess& p) {
   const auto margin = [&](int64_t side) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(side - p.size) / 2));
   };
-  // Resizes only the part that is kept: a picture of 1 x 60,000 pixels would need 16 million rows.
+  // Resizes only the part that is used, because a picture of 1 x 60,000 pixels would need 16
+  // million rows.
   return resize_part(image, width, height, {margin(width), margin(height), p.size, p.size}, filter);
 }
 
@@ -93,7 +94,7 @@ ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
   const int64_t used = std::min(train.size(), kStatsImages);
   std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
   for (int64_t i = 0; i < used; ++i) {
-    // Takes evenly spaced pictures; the product of these sizes cannot overflow.
+    // Selects evenly spaced pictures; the product of these sizes cannot overflow.
     const Image image = to_channels(train.image(i * train.size() / used), channels);
     for (size_t k = 0; k < image.pixels.size(); ++k) {
       ++counts[k % static_cast<size_t>(channels) * 256 + image.pixels[k]];

@@ -14,9 +14,8 @@ namespace tost {
 struct Preprocess {
   int64_t size = 32;     // side of the square input, in pixels
   int64_t channels = 3;  // 1 or 3; pictures are converted
-  // "crop": the shorter side becomes floor(size / crop_ratio), then the central square is taken
-  // (ImageNet habit; 1 keeps the full crop). "squeeze": both sides become `size`, the aspect ratio
-  // is lost (the official fine-tuning's test transform).
+  // "crop" scales the shorter side to floor(size / crop_ratio) and takes the central square.
+  // "squeeze" scales both sides to `size`, as the official fine-tuning's test does.
   std::string resize = "crop";
   double crop_ratio = 1.0;
   std::string interpolation = "bicubic";
@@ -48,7 +47,7 @@ struct ChannelStats {
   std::vector<double> std;
 };
 
-// ImageNet's constants; for 1 channel the means of the three.
+// ImageNet's constants; for 1 channel the means over the three channels.
 ChannelStats imagenet_stats(int64_t channels);
 
 // ImageNet's constants for folders of photographs, as in official recipes; for other formats the

@@ -82,7 +82,7 @@ std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& datase
   }
   Random random(order.seed, static_cast<uint64_t>(epoch));
   std::vector<int64_t> indices = order_of(dataset.size(), order, random);
-  // Drops samples before sorting, so that their lengths do not matter.
+  // Drops the last samples before sorting by length, so that the choice does not depend on lengths.
   if (drop_last)
     indices.resize(indices.size() / static_cast<size_t>(batch) * static_cast<size_t>(batch));
   const auto size = static_cast<int64_t>(indices.size());

@@ -25,8 +25,8 @@ SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
 
 struct SequenceOrder {
   bool shuffle = false;
-  // Sorts groups of this many shuffled batches by length, cuts them into batches, and shuffles
-  // these again. This reduces padding; every sample still occurs once in an epoch. 1: no sorting.
+  // The number of shuffled batches that are sorted by length together, cut into batches, and
+  // shuffled again, which reduces padding. 1: no sorting.
   int64_t length_groups = 1;
   uint64_t seed = 0;
 };
@@ -41,7 +41,7 @@ std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& datase
 class SequenceFeed : public Prefetch<SequenceBatch> {
  public:
   // Returns the batches of `indices` in order, beginning with `first`. `workers` 0 means torch's
-  // number of threads; `ahead` 0 means two for each worker, at least 4.
+  // number of threads; `ahead` 0 means two batches for each worker, at least 4.
   SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
                std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead = 0,
                int64_t workers = 0);

@@ -16,7 +16,7 @@ struct SequenceSample {
   int64_t label = 0;
 };
 
-// How data were encoded as tokens; a model needs the same encoding.
+// The encoding of data as tokens; a model needs data of the same encoding.
 struct SequenceCoding {
   std::string kind;   // "listops", "bytes", "pixels"
   int64_t vocab = 0;  // ids, padding included: 16, 257, 257
@@ -33,7 +33,7 @@ class SequenceDataset {
   virtual int64_t size() const = 0;
   virtual SequenceSample sample(int64_t i) const = 0;  // may throw a data Error naming the place
   virtual int64_t label(int64_t i) const = 0;          // 0 ... classes().size() - 1
-  // The number of tokens of sample(i), of a pair those of the longer one; without reading it if
+  // The number of tokens of sample(i), or of the longer text of a pair; does not read the sample if
   // possible.
   virtual int64_t length(int64_t i) const = 0;
   virtual const std::vector<std::string>& classes() const = 0;
@@ -44,8 +44,8 @@ class SequenceDataset {
 
 struct SequenceSpec {
   // A file, a folder, a prefix of the names of tables in a folder ("listops/lra_basic"), or the
-  // generated set "listops". A word in a table's name (train, val, eval, test) is its split;
-  // without one it is for training.
+  // generated set "listops". A word in a table's name (train, val, eval, test) names its split; a
+  // table without such a word is for training.
   std::string path = "listops";
   // auto, or one of
   //   listops     TSV: Source, Target with a header, or label, expression without one
@@ -55,8 +55,8 @@ struct SequenceSpec {
   std::string format = "auto";
   // Cuts longer sequences to this many tokens; 0: no limit.
   int64_t max_length = 0;
-  // The share of the training samples that becomes the validation split if there is none, as in
-  // DataSpec; -1: 5 %, at most 5,000.
+  // The share of training samples that becomes the validation split if there is none; -1: 5 %, at
+  // most 5,000.
   double holdout = -1;
   // Options of the generated sets.
   uint64_t seed = 0;
@@ -72,14 +72,13 @@ struct SequenceSpec {
 void check_sequence_spec(const SequenceSpec& spec);
 
 // Opens one split: "train", "validation" (or "val") or "test". Throws a usage Error for an unknown
-// format or split and impossible sizes, a data Error (one sentence, naming file and line) for
-// anything missing or malformed.
+// format or split and impossible sizes, and a data Error naming file and line of missing or
+// malformed data.
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
                                                        const std::string& split);
 
 // Whether the path holds labelled sequences, by the spec's format or, for "auto", by its files.
-// False for pictures that open_image_dataset reads, though they could be read as pixels, and if
-// nothing is recognised.
+// Returns false for pictures that open_image_dataset reads, and if no format is recognised.
 bool is_sequence_data(const SequenceSpec& spec);
 
 // The splits that open_sequence_dataset can open, in the order train, validation, test.
@@ -98,7 +97,7 @@ struct SequenceRows {
 
 class StoredSequences : public SequenceDataset {
  public:
-  // Cuts every text to `max_length` bytes; 0: no limit. The readers have checked that no text is
+  // Cuts every text to `max_length` bytes; 0: no limit. The caller must check that no text is
   // empty.
   StoredSequences(SequenceRows rows, int64_t max_length);
 

@@ -46,8 +46,8 @@ bool is_sequence_format(const std::string& format) {
   return std::ranges::find(kSequenceFormats, format) != kSequenceFormats.end();
 }
 
-// The split in a file's name, "" if none, and the text before it: "basic_" and validation in
-// "basic_val.tsv", "" and train in "train.tsv".
+// The split in a file's name ("" if there is none), and the text before it: validation and "basic_"
+// for "basic_val.tsv", train and "" for "train.tsv".
 struct SplitName {
   std::string split, before;
 };
@@ -79,7 +79,7 @@ std::string split_of(const fs::path& file) {
   return split_name(file).split;
 }
 
-// A prefix that selects one set in a folder of several, for messages; "" if names show none.
+// A prefix that selects one of several sets in a folder, for messages; "" if there is none.
 std::string example_prefix(const fs::path& a, const fs::path& b) {
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
     const std::string before = split_name(one).before;
@@ -90,7 +90,7 @@ std::string example_prefix(const fs::path& a, const fs::path& b) {
   return "";
 }
 
-// The tables whose names begin with `prefix` and contain the name of a split, by split.
+// The tables, by split, whose names begin with `prefix` and contain the name of the split.
 std::map<std::string, std::string> split_tables(const fs::path& folder, const std::string& prefix) {
   std::map<std::string, std::string> found;
   for (const FolderEntry& entry : folder_entries(folder)) {
@@ -118,7 +118,7 @@ std::string table_format(const std::string& path) {
             " columns; texts have two (label, text), pairs five (label, id, id, text, text).");
 }
 
-// The file of the training split, else of the first one, which numbers the classes for all splits.
+// The file that defines the order of classes: that of the training split, else of the first split.
 const std::string& first_split(const std::map<std::string, std::string>& files) {
   const auto train = files.find("train");
   return train == files.end() ? files.begin()->second : train->second;
@@ -209,7 +209,7 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
             did_you_mean(spec.path, generated_sequences()), origin_of(spec.path));
 }
 
-// The splits that the source's files hold, in the order train, validation, test.
+// The splits in the files of the source, in the order train, validation, test.
 std::vector<std::string> stored_splits(const SequenceSource& source, const SequenceSpec& spec) {
   if (source.kind == SourceKind::kGenerated || source.kind == SourceKind::kFolds) return kSplits;
   if (source.kind == SourceKind::kPictures) {

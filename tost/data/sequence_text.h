@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// A line of a table of tab-separated columns: one sample. Lines end in LF or CR LF.
+// A line of a table with tab-separated columns, which is one sample. Lines end in LF or CR LF.
 struct TsvRow {
   const std::string& path;
   int64_t line;  // from 1
@@ -48,10 +48,9 @@ class TsvFile {
   std::string_view text_;
 };
 
-// Reads the texts below `directory`, a folder for each class, a file for each text, up to
-// `max_length` bytes (0: all). `classes` are those of the training split; empty: the folders of
-// `directory`. Throws a data Error naming an empty text, a class without texts, or a class that
-// training lacks.
+// Reads at most `max_length` bytes (0: all) of each text in `directory`, which has a folder for
+// each class. `classes` are those of the training split; if empty, the folders of `directory`.
+// Throws a data Error naming an empty text, a class without texts, or a class that training lacks.
 SequenceRows read_text_folders(const std::string& directory,
                                const std::vector<std::string>& classes, int64_t max_length);
 

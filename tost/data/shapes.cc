@@ -28,7 +28,7 @@ bool triangle(double x, double y) {
 }
 
 bool star(double x, double y) {
-  // A star of five points: folds the angle into half a point, and compares with the line from outer
+  // A star of five points: reduces the angle to half a point, and compares with the line from outer
   // to inner radius.
   constexpr double step = std::numbers::pi / 5;
   const double angle = std::abs(std::remainder(std::atan2(x, -y), 2 * step));
@@ -100,8 +100,8 @@ struct Range {
   double low, high;
 };
 
-// Colours that are vivid in objects and pale elsewhere. This helps the eye, but no linear model:
-// hues are uniform, and the mean of all channels is nearly the same.
+// Draws vivid colours for objects and pale ones elsewhere. A linear model cannot use this, because
+// hues are uniform and channels have nearly the same mean.
 struct Palette {
   Range saturation, value;
 };
@@ -215,7 +215,7 @@ struct Canvas {
           });
   }
 
-  // Draws a short stroke, clutter without a class.
+  // Draws a short stroke as clutter.
   void draw_stroke(Random& random) {
     const double x = random.uniform(), y = random.uniform();
     const double angle = random.uniform(0, std::numbers::pi);
@@ -233,7 +233,7 @@ struct Canvas {
   }
 };
 
-// Draws two colours, both unlike both colours of the background.
+// Draws two colours that differ from both colours of the background.
 Texture object_texture(Random& random, const Texture& background) {
   Color first{}, second{};
   for (int attempt = 0; attempt < 40; ++attempt) {
@@ -289,7 +289,7 @@ Image to_image(const Canvas& canvas, Random& random) {
   return image;
 }
 
-// Draws picture number `i`; `mask` receives the object of each pixel.
+// Draws picture number `i`; Draws a picture; `mask` gets the object of each pixel.
 Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mask) {
   Random random(seed, stream, static_cast<uint64_t>(i));
   const std::vector<int> shapes = shuffled_shapes(random);

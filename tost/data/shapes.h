@@ -1,9 +1,8 @@
-// The generated data set `shapes`: textured objects before cluttered, textured backgrounds.
+// The generated data set `shapes`: textured objects in front of cluttered, textured backgrounds.
 //
-// Every picture holds one large object and one or two small ones of different classes, with places,
-// sizes, tilts, colours and textures that do not depend on the class. The label is the class of the
-// large object. Only the outline shows it, no single pixel, so a linear model stays near chance.
-// Free of torch.
+// Every picture has one large object and one or two small ones of other classes; positions, sizes,
+// tilts, colours and textures do not depend on the class. The label is the class of the large
+// object. Only the outline shows the class, so a linear model stays near chance. Free of torch.
 #pragma once
 
 #include "tost/data/dataset.h"
@@ -17,7 +16,8 @@ class ShapesDataset : public ImageDataset {
 
   int64_t size() const override { return size_; }
   const std::vector<std::string>& classes() const override;
-  // label, image and mask are pure functions of (seed, split, i) and, for the latter two, the side.
+  // label, image and mask are functions of (seed, split, i); image and mask also depend on the
+  // side.
   int64_t label(int64_t i) const override;
   Image image(int64_t i) const override;
   std::string name(int64_t i) const override;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kStretch = size_t{1} << 20;
 
-// Whether the character that ends at `end` can be white space. Conservative: characters of several
-// bytes count as white space if their first byte may begin white space.
+// Whether the character that ends at `end` can be white space. Characters of several bytes count as
+// white space if their first byte may begin white space.
 bool may_end_in_space(std::string_view text, size_t end) {
   const auto byte = [&](size_t back) {
     return end < back ? uint8_t{0} : static_cast<uint8_t>(text[end - back]);
@@ -24,7 +24,7 @@ bool may_end_in_space(std::string_view text, size_t end) {
   return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
 }
 
-// The end of the first character that ends after `wanted` bytes or more.
+// The end of the first character that does not end before `wanted` bytes.
 size_t character_end(std::string_view text, size_t wanted) {
   size_t at = std::min(wanted, text.size());
   while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;

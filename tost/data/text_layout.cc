@@ -203,7 +203,7 @@ std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayou
 std::shared_ptr<const Tokenizer> make_chars(const TextLayout& layout) {
   CharSet set;
   for (const auto& [split, part] : layout.parts) {
-    // Takes the characters of the whole file, which include those of its part.
+    // Collects the characters of the whole file, which include those of a part.
     const TextFile file(TextPart{part.file});
     set.add(file.text(), cat("'", part.file.string(), "'"));
   }

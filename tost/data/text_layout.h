@@ -1,4 +1,5 @@
-// Finds the splits of a text, which are files or parts of files, and the tokenizer of a name.
+// Finds the splits of a text, which are files or parts of files, and makes the tokenizer with a
+// name.
 #pragma once
 
 #include <filesystem>
@@ -27,18 +28,18 @@ struct TextLayout {
   std::filesystem::path tokenizer_file;   // tokenizer.json next to token files; empty: none
 };
 
-// `path`: a .bin or another single file (text), or a folder, recognised in this order by
+// `path` is a .bin file, another file (text), or a folder, which is recognised in this order by
 //   train.bin or the other splits' files   token files
 //   train.txt or the other splits' files   text
 //   input.txt                              text without splits
-// where the validation split may be called val, valid or validation. Without a validation file the
-// last share `holdout` of the training one is it. Throws a data Error if none of these is found, a
-// usage Error for a holdout outside [0, 1).
+// where the validation split may be called val, valid or validation. If there is no validation
+// file, the last share `holdout` of the training file is the validation split. Throws a data Error
+// if no file is found, and a usage Error for a holdout outside [0, 1).
 TextLayout find_text(const std::string& path, double holdout);
 
-// The part of a split: train, validation (or val, valid), test; or whole, all of a single file.
-// Throws a usage Error for another name, and a data Error that names the existing splits for a
-// missing one.
+// The part for a split (train, validation or val or valid, test), or for `whole`, which is all of a
+// single file. Throws a usage Error for another name, and a data Error that names the existing
+// splits for a missing one.
 TextPart find_text_part(const TextLayout& layout, const std::string& split);
 
 // A mapped part of a text file. Counts characters by their first bytes, which works for any bytes.
@@ -65,17 +66,17 @@ void check_tokenizer_name(const std::string& name);
 std::shared_ptr<const Tokenizer> make_text_tokenizer(const std::string& name,
                                                      const TextLayout& layout);
 
-// The tokenizer for token files: for auto that of tokenizer.json (null if there is none), else
-// bytes, gpt2 or file as above. Throws a usage Error for those that need a text.
+// The tokenizer for token files: auto is that of tokenizer.json (null if there is none); bytes,
+// gpt2 and file are also possible. Throws a usage Error for a tokenizer that needs a text.
 std::shared_ptr<const Tokenizer> find_token_tokenizer(const std::string& name,
                                                       const TextLayout& layout);
 
-// As make_text_tokenizer(), but `data` may be no text: only chars and words:N then throw a usage
-// Error. gpt2 without a path looks in its folder.
+// Makes a tokenizer as make_text_tokenizer() does. If `data` is no text, chars and words:N throw a
+// usage Error. gpt2 without a path looks in the folder of `data`.
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const std::string& data,
                                                  double holdout);
 
-// Reads a file that holds tokenizer->to_json(). Throws a data Error naming the file.
+// Reads a file with the JSON of Tokenizer::to_json(). Throws a data Error naming the file.
 std::shared_ptr<const Tokenizer> read_tokenizer_file(const std::filesystem::path& file);
 
 }  // namespace tost

@@ -18,8 +18,8 @@ class TokenSource {
  public:
   // Messages call it `name`.
   TokenSource(const std::vector<int32_t>& ids, std::string name);
-  // Takes tokens [begin, begin + count) of the file. Throws a data Error unless all are below
-  // vocab; files above 1 GiB are checked as they are read.
+  // Takes tokens [begin, begin + count) of the file. Throws a data Error unless all ids are below
+  // vocab; ids of files above 1 GiB are checked when they are read.
   TokenSource(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t count, int64_t vocab);
 
   int64_t size() const { return size_; }
@@ -47,7 +47,7 @@ struct TextSpec {
 struct TextData {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: token files without a vocabulary
   std::shared_ptr<const TokenSource> train, validation, test;  // null where there is none
-  // The size of the tokenizer's vocabulary. Without a tokenizer 50,257, GPT-2's, for files of
+  // The size of the tokenizer's vocabulary. Without a tokenizer, 50,257 (GPT-2's) for files of
   // llm.c, else the largest id + 1.
   int64_t vocab_size = 0;
   // The bytes of the splits' text, without separators; 0 if unknown.
@@ -56,7 +56,7 @@ struct TextData {
 
 // Opens a text. `known`, the tokenizer of a model, replaces spec.tokenizer. Throws a data Error
 // naming the file if the text cannot be encoded, tokens are outside the vocabulary, or token files
-// were made with another tokenizer; and the Errors of find_text and make_text_tokenizer.
+// were made with another tokenizer. Also throws the Errors of find_text and make_text_tokenizer.
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
 
 struct TextSplit {
@@ -64,13 +64,13 @@ struct TextSplit {
   int64_t bytes = 0;  // of the tokens' text, without separators; 0: unknown
 };
 
-// Opens one split, by its name or as `whole` (see find_text_part), as open_text does. Throws a data
-// Error also if it is empty.
+// Opens one split, by its name or as `whole` (see find_text_part). Throws the Errors of open_text,
+// and a data Error for an empty split.
 TextSplit open_text_split(const TextSpec& spec, const std::string& split,
                           std::shared_ptr<const Tokenizer> known = nullptr);
 
-// Draws random crops of block + 1 tokens: returns ids [batch, block] int64, and the same shifted by
-// one. The result depends only on the arguments; all positions where a crop fits are equally
+// Draws random crops of block + 1 tokens: returns ids [batch, block] int64, and the ids of the next
+// tokens. The result depends only on the arguments; all positions where a crop fits are equally
 // likely. Throws a data Error if the source is shorter than block + 1, a usage Error for batch or
 // block below 1.
 std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,

@@ -40,7 +40,8 @@ Tensor take(const SafetensorsFile& file, const std::string& where, const char* n
   return tensor;
 }
 
-// The number of tokens of each sample up to the last one with a target; 0 if none has one.
+// The number of tokens of each sample up to the last token with a target; 0 if there are no
+// targets.
 Tensor lengths_of(const Tensor& targets) {
   const Tensor places = torch::arange(1, targets.size(1) + 1);
   std::vector<Tensor> parts;

@@ -2,8 +2,8 @@
 //   tokens [n, T]   ids, of any type of integers
 //   targets [n, T]  the token to predict at this place, -1: none
 //   group [n]       optional: how long and how hard a sample is, an index of the names
-// and the metadata `vocabulary` (a number), `task` (a name), `groups` (names, a JSON list),
-// `restores` ("true": targets are the tokens themselves) and `tokenizer` ("bytes", or none).
+// and the metadata `vocabulary` (a number), `task` (a name), `groups` (a JSON list of names),
+// `restores` ("true" if targets are the tokens themselves) and `tokenizer` ("bytes", or none).
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct TokenTaskBatch {
   torch::Tensor targets;  // [B, T] int64, -1 where nothing is predicted
 };
 
-// Whether the folder holds the files of such a task.
+// Whether the folder has the files of a task.
 bool is_token_task(const std::filesystem::path& folder);
 
 // A mapped split of a task. Immutable; usable from several threads.
 class TokenTaskData {
  public:
-  // Throws a usage Error, with the existing splits, for a missing one. Throws a data Error naming
+  // Throws a usage Error with the existing splits for a missing split. Throws a data Error naming
   // the file for tensors that are missing, of wrong shapes or types, or of different sizes, for
   // groups without a name, and for samples without a target.
   TokenTaskData(const std::filesystem::path& folder, const std::string& split);
@@ -43,8 +43,8 @@ class TokenTaskData {
   // The length of the group's longest sample, up to its last token with a target.
   int64_t length(int64_t group) const { return lengths_[size_t(group)]; }
 
-  // Reads samples of a group, cut to its length. Throws a data Error naming the file for tokens or
-  // targets outside the vocabulary.
+  // Reads samples of a group, truncated to the length of the group. Throws a data Error naming the
+  // file for tokens or targets outside the vocabulary.
   TokenTaskBatch batch(int64_t group, const std::vector<int64_t>& samples) const;
 
  private:

@@ -31,7 +31,8 @@ class SubsetDataset : public ImageDataset {
   std::vector<int64_t> indices_;
 };
 
-// Caches decoded or generated pictures (not masks) up to `max_bytes`; makes the others each time.
+// Caches decoded or generated pictures (not masks) up to `max_bytes`; decodes other pictures each
+// time.
 class CachedDataset : public ImageDataset {
  public:
   CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes);
@@ -58,8 +59,8 @@ class CachedDataset : public ImageDataset {
   mutable std::vector<std::shared_ptr<const Image>> cache_;
 };
 
-// The sorted indices of held-out training samples, and those of the others. They are drawn by a
-// fixed seed, so they are the same in every run. DataSpec::holdout explains `share`.
+// The sorted indices of held-out training samples, and those of the other samples. A fixed seed
+// draws them, so they are the same in every run. DataSpec::holdout explains `share`.
 struct Holdout {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
@@ -68,18 +69,19 @@ Holdout split_holdout(int64_t size, double share);
 // Throws a usage Error for a share that DataSpec::holdout does not allow.
 void check_holdout(double share);
 
-// The name of a split as in kSplits; "val" means validation. Throws a usage Error for another.
+// The name of a split as in kSplits; "val" means validation. Throws a usage Error for another name.
 std::string checked_split(const std::string& split);
 
-// The splits of a set whose files hold `stored`, with validation if it can be held out.
+// The splits of a set with the files of `stored`, and validation if it can be held out.
 std::vector<std::string> available_splits(std::vector<std::string> stored, double holdout);
 
-// Throws a data Error that names the existing splits, unless `wanted` is one of them. A set without
-// any passes, because its reader names the missing file.
+// Throws a data Error naming the existing splits unless `wanted` is one of them. Accepts a set
+// without splits, because its reader names the missing file.
 void check_available(const std::string& path, const std::vector<std::string>& stored,
                      double holdout, const std::string& wanted);
 
-// Opens the split `wanted`, a checked name, held out if need be; `open` opens a split of the files.
+// Opens the split `wanted`, a checked name, which may be held out; `open` opens a split of the
+// files.
 template <class Subset, class Open>
 auto open_split(const std::string& path, const std::vector<std::string>& stored, double holdout,
                 const std::string& wanted, const Open& open) -> decltype(open(wanted)) {

@@ -9,11 +9,11 @@
 namespace tost {
 
 // Runs a read on any thread, and returns at its end or throws. An aborted read still runs, so it
-// must own the memory that it writes to.
+// must own the memory to which it writes.
 using ReadGuard = std::function<void(std::function<void()> reading)>;
 
-// Calls `read`, by `guard` if there is one, and returns its result. Everything that `read` refers
-// to must outlive it.
+// Calls `read`, through `guard` if there is one, and returns the result. Everything to which `read`
+// refers must outlive the call.
 template <class Read>
 auto read_watched(const ReadGuard& guard, Read read) {
   if (!guard) return read();

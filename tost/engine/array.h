@@ -1,5 +1,5 @@
-// Numbers in memory, as engines need them: a shape, a type and bytes that are owned, mapped from a
-// file or held by somebody else. No arithmetic and no gradients, so that nothing here needs torch.
+// Arrays for engines: a shape, a type, and bytes that are owned, mapped from a file or borrowed.
+// They have no arithmetic and no gradients, so that no code here needs torch.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,12 @@ class Array {
   using Shape = std::vector<int64_t>;
 
   Array() = default;  // undefined
-  // `data` is the first element and keeps the bytes alive. Strides count elements; none:
-  // contiguous. `held_bytes`: all that is kept alive, if it is more than the elements.
+  // `data` points to the first element and keeps the bytes alive. Strides count elements; empty
+  // strides mean contiguous. `held_bytes` is the size of the memory if it is larger.
   Array(Shape shape, TorchDtype dtype, std::shared_ptr<void> data, Shape strides = {},
         int64_t held_bytes = 0);
 
-  // New memory on a cache line, from the block cache. Throws OutOfMemory.
+  // New memory from the block cache, aligned to a cache line. Throws OutOfMemory.
   static Array empty(Shape shape, TorchDtype dtype = TorchDtype::kFloat32);
   static Array zeros(Shape shape, TorchDtype dtype = TorchDtype::kFloat32);
   template <class T>
@@ -44,11 +44,11 @@ class Array {
   int64_t numel() const;
   int64_t bytes() const;  // of the elements
   int64_t held_bytes() const { return std::max(held_bytes_, bytes()); }
-  // Whether nobody else shares the bytes, so that they may be changed in place.
+  // Whether this array is the only owner of the bytes, which may then be changed in place.
   bool unique() const { return data_.use_count() == 1; }
   const std::shared_ptr<void>& owner() const { return data_; }
 
-  // The first element, null for an undefined array. The caller knows the type.
+  // A pointer to the first element; null for an undefined array. The caller must know the type.
   template <class T = float>
   const T* data() const {
     return static_cast<const T*>(data_.get());
@@ -60,8 +60,8 @@ class Array {
 
   Array clone() const;       // contiguous
   Array contiguous() const;  // itself where it is
-  // float32 and contiguous; itself where it is. Throws a usage Error where it holds neither
-  // float32, float64, float16 nor bfloat16.
+  // Converts to contiguous float32, without a copy if possible. Throws a usage Error for types
+  // other than float32, float64, float16 and bfloat16.
   Array as_float() const;
 
  private:
@@ -73,15 +73,15 @@ class Array {
 
 using Arrays = std::map<std::string, Array>;  // by name
 
-// "float32 [2, 3]", for messages.
+// Formats type and shape as "float32 [2, 3]", for messages.
 std::string shown(const Array& array);
 std::string shown(const Array::Shape& shape);
 
-// A number of 16 bits that is the upper half of a float32.
+// Converts bfloat16, which is the upper half of a float32.
 inline float from_bfloat16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t(bits) << 16);
 }
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
 inline uint16_t to_bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (value != value) return 0x7FC0;

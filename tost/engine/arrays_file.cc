@@ -18,7 +18,7 @@
 namespace tost {
 namespace {
 
-// A file's bytes, and what keeps them alive. Writing to them never reaches the file.
+// The bytes of a file, and their owner. Changes of the bytes never reach the file.
 struct Content {
   std::shared_ptr<void> owner;
   char* data;
@@ -27,7 +27,7 @@ struct Content {
   std::string_view bytes() const { return {data, size}; }
 };
 
-// A view of the content where its alignment allows, else a copy.
+// A view of the content if it is aligned, else a copy.
 Array make_array(const Content& content, const SafetensorsEntry& entry, int64_t data_offset) {
   const TorchDtype dtype = find_safetensors_dtype(entry.dtype)->dtype;
   char* data = content.data + data_offset + entry.begin;
@@ -36,7 +36,7 @@ Array make_array(const Content& content, const SafetensorsEntry& entry, int64_t 
   return even && entry.begin < entry.end ? view : view.clone();
 }
 
-// Any other byte in a bool is undefined behaviour in C++.
+// Refuses bytes other than 0 and 1 in bools, which are undefined behaviour in C++.
 void check_booleans(std::string_view bytes, int64_t data_offset, const std::string& name,
                     const SafetensorsEntry& entry, const std::string& file) {
   if (entry.dtype != "BOOL") return;
@@ -55,7 +55,7 @@ struct Item {
   const char* dtype;
 };
 
-// Widest type first, then by name.
+// Orders arrays by width of the type, widest first, then by name.
 std::vector<Item> order_items(const Arrays& arrays) {
   std::vector<Item> items;
   for (const auto& [name, array] : arrays) {
@@ -74,13 +74,13 @@ std::vector<Item> order_items(const Arrays& arrays) {
   return items;
 }
 
-// Length and JSON, padded with spaces to a multiple of 8.
+// Makes the header: its length, and JSON that is padded with spaces to a multiple of 8.
 std::string make_header(const std::vector<Item>& items,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   int64_t offset = 0;
-  // Appended without look-up: ordered_json searches its keys one by one, quadratic in their number.
+  // Appends without a look-up, because ordered_json searches its keys linearly.
   auto& object = json.get_ref<nlohmann::ordered_json::object_t&>();
   for (const auto& item : items) {
     const int64_t end = checked_add(offset, item.array->bytes(), "safetensors data");
@@ -106,8 +106,8 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-// Passes the file to `write` in parts, one array at a time, so that saving never holds a second
-// copy of the whole.
+// Passes the file to `write` in parts, one array at a time, so that there is never a second copy of
+// all arrays.
 template <class Write>
 void write_items(const std::vector<Item>& items, const std::map<std::string, std::string>& metadata,
                  const Write& write) {

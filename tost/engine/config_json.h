@@ -12,8 +12,7 @@
 
 namespace tost {
 
-// Assign a value to a field. Throw a data Error naming the key, the type expected and the type
-// found.
+// Assign a value to a field. Throw a data Error naming the key, the expected and the found type.
 void assign_field(const char* key, std::string& field, const nlohmann::json& value);
 void assign_field(const char* key, int64_t& field, const nlohmann::json& value);
 void assign_field(const char* key, double& field, const nlohmann::json& value);
@@ -22,8 +21,8 @@ void assign_field(const char* key, bool& field, const nlohmann::json& value);
 // Throws a usage Error unless low <= value <= high.
 void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
 
-// Throw usage Errors unless the value is finite; at least 0 and below 1; a ratio that leaves an MLP
-// of this width at least one hidden unit.
+// Throw usage Errors unless a value is finite, is in [0, 1), or is a ratio that gives an MLP of
+// this width at least one hidden unit.
 void check_field_finite(const char* key, double value);
 void check_field_share(const char* key, double value);
 void check_mlp_ratio(double ratio, int64_t dim);
@@ -32,7 +31,7 @@ void check_mlp_ratio(double ratio, int64_t dim);
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed);
 
-// fields(config, visit) calls visit(key, field, optional) for every field.
+// Writes JSON; fields(config, visit) must call visit(key, field, optional) for every field.
 template <class Config, class Fields>
 nlohmann::json config_to_json(const Config& config, const Fields& fields) {
   auto json = nlohmann::json::object();
@@ -40,8 +39,8 @@ nlohmann::json config_to_json(const Config& config, const Fields& fields) {
   return json;
 }
 
-// Sets the fields that `json` holds. Throws a data Error for an unknown key (with the nearest one),
-// a wrong type, and unless `partial` for a missing field that is not optional.
+// Sets the fields in `json`. Throws a data Error for an unknown key (with the nearest one), a wrong
+// type, and unless `partial` for a missing field that is not optional.
 template <class Config, class Fields>
 void config_from_json(const nlohmann::json& json, const Fields& fields, bool partial,
                       Config& config) {

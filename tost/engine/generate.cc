@@ -53,7 +53,7 @@ class Generation {
         stop_(stop),
         block_(model.config().positions == "learned" ? model.config().block : 0) {}
 
-  // `texts`: the numbers of the prompts among all.
+  // `texts` holds the index of each prompt among all prompts.
   GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
     start(prompts, texts);
     Array logits = read_prompts(std::move(prompts));
@@ -112,8 +112,8 @@ class Generation {
     return logits;
   }
 
-  // Reads the same number of tokens in every text. If stopped meanwhile, it ends all texts and
-  // stores the rest of the first in unread_.
+  // Reads the same number of tokens in every text. If stopped, ends all texts and stores the rest
+  // of the first one in unread_.
   Array read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
@@ -142,7 +142,7 @@ class Generation {
     }
   }
 
-  // Forgets all but the last half block, which is read from position 0 on.
+  // Drops all tokens except the last half block, which is then read from position 0 on.
   Array slide() {
     state_ = {};
     const int64_t half = std::max<int64_t>(1, block_ / 2);
@@ -181,7 +181,7 @@ class Generation {
     return std::none_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.active; });
   }
 
-  // Texts that have ended read their last token again; the result is ignored.
+  // Makes texts that have ended read their last token again, and ignores the result.
   Prompts next_ids() const {
     Prompts ids;
     for (const auto& row : rows_) ids.push_back({row.result.ids.back()});
@@ -231,7 +231,7 @@ void check_prompts(const TextModel& model, const Prompts& prompts, const Generat
       if (id >= 0 && id < vocab) continue;
       fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ", vocab, ".");
     }
-    // The last token drawn is never read.
+    // Does not read the last token drawn.
     const int64_t start = before + int64_t(prompt.size());
     if (block > 0 && config.past_block == "stop" && config.max_tokens - 1 > block - start) {
       fail_usage("The model has learned positions for ", block, " tokens, and ", config.max_tokens,

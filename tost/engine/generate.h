@@ -1,4 +1,4 @@
-// Text from a causal language model, token by token, with a memory that is the model's state.
+// Writes text with a causal language model, token by token, from the model's state.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace tost {
 
-// Choosing the next token from logits.
+// Settings that select the next token from logits.
 
 struct SamplingConfig {
   double temperature = 1;  // 0: the most likely token
@@ -25,23 +25,23 @@ struct SamplingConfig {
       1;  // logits of tokens seen before: divided if positive, else multiplied
 };
 
-// Throws a usage Error naming the setting: temperature negative or not finite, top_p outside (0,
-// 1], min_p outside [0, 1], top_k negative, repetition_penalty outside [0.01, 100].
+// Throws a usage Error naming the setting for a temperature that is negative or not finite, top_p
+// outside (0, 1], min_p outside [0, 1], negative top_k, or repetition_penalty outside [0.01, 100].
 void check_sampling(const SamplingConfig& config);
 
-// Draws tokens. Deterministic: the same logits, settings and generator state give the same token on
-// every machine that computes the same logits.
+// Draws tokens. Draws tokens deterministically: the same logits, settings and generator state give
+// the same token on every machine.
 class Sampler {
  public:
-  // Tokens from `allowed` on (rows that pad a vocabulary) and `unknown` (-1: none) are never drawn.
+  // Never draws tokens from `allowed` on, which pad a vocabulary, or `unknown` (-1: none).
   Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown = -1);
 
-  // The penalty is meant for `id` from now on.
+  // Applies the repetition penalty to `id` from now on.
   void note(int64_t id);
   const std::vector<char>& seen() const { return seen_; }
 
-  // logits: at least `allowed` floats. Throws a data Error when none of them is finite. Filters in
-  // the order penalty, temperature, top-k, top-p, min-p; ties go to the smaller id.
+  // Draws from at least `allowed` logits. Throws a data Error if none of them is finite. Applies
+  // penalty, temperature, top-k, top-p and min-p in this order; ties select the smaller id.
   int64_t draw(const float* logits, Random& random);
 
  private:
@@ -60,31 +60,30 @@ struct GenerateConfig {
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
   std::vector<std::string> stop;  // strings that end a text; not part of it
   bool ignore_end = false;        // continue past an end-of-text token
-  // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
-  // last half block again and continues from there.
+  // The action past the block of a model with learned positions: "stop" refuses the text before it
+  // begins, "slide" reads the last half block again and continues.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };
 
-// Throws a usage Error naming the setting.
+// Throws a usage Error naming an impossible setting.
 void check_generate(const GenerateConfig& config);
 
-// A language model that reads texts on.
+// A language model that continues texts from a state.
 class TextModel {
  public:
   virtual ~TextModel() = default;
   virtual const LanguageConfig& config() const = 0;
-  // Reads ids [batch, tokens], at least one a text, after `state`: logits of the tokens after the
-  // last [batch, vocab] float32. Throws data Errors for ids that it cannot read.
+  // Reads ids [batch, tokens], tokens >= 1, after `state`; returns the logits [batch, vocab]
+  // float32 after the last token. Throws data Errors for ids that it cannot read.
   virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
-  // By their names in files, as floating-point numbers.
+  // The weights as floating-point numbers, by their names in files.
   virtual Arrays weights() const = 0;
-  // Its state where arrays can be read; elsewhere than on a GPU it is there.
+  // Copies a state from a GPU to the CPU; returns other states unchanged.
   virtual LanguageState on_cpu(LanguageState state) const { return state; }
 };
 
-// Everything needed to continue a text: the state, the tokens that the model has not read yet, and
-// those that the settings refer to.
+// All data to continue a text: the state, unread tokens, and the tokens that settings need.
 struct TextSession {
   LanguageState state;
   std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
@@ -112,16 +111,16 @@ struct GenerateResult {
   GenerateStats stats;
 };
 
-// Called with every piece of certain text as it comes; false ends all texts.
+// A callback for every piece of final text; the result false ends all texts.
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
-// Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
-// from Random(seed, r, session draws), independent of the other texts. Prompts are freed once read.
-// With `session` there is one prompt, which may be empty where the session has something pending;
-// it is read after the tokens of the session, which then continues from there. `stop` ends all
-// texts after the present token, or after the present 512 tokens of a prompt. Throws usage Errors
-// for settings and for texts that would not fit the block, data Errors for prompts the model cannot
-// read; the session is then as before.
+// Continues prompts; those with the same number of tokens are written together. Text r draws from
+// Random(seed, r, session draws), independently of other texts. Frees prompts after reading them.
+// With `session` there is one prompt, which may be empty if the session has pending tokens. The
+// prompt follows the session's tokens, and the session is updated. `stop` ends all texts after the
+// current token, or the current 512 tokens of a prompt. Throws usage Errors for settings and for
+// texts that do not fit the block, and data Errors for prompts that the model cannot read; the
+// session then does not change.
 GenerateResult generate(TextModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},

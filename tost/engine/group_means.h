@@ -1,5 +1,5 @@
-// Group means between the products of a language engine: convolution, membership, running means and
-// gate, for a few tokens as for many.
+// Group means of a language engine without the matrix products: convolution, membership, running
+// means and gate, for any number of tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// Of a mixer of running means (nn/causal_means.h), all but its linear maps.
+// The weights of a mixer of running means (nn/causal_means.h) except its linear maps.
 struct MeansWeights {
   int64_t taps() const { return filter.defined() ? filter.size(0) : 1; }
   int64_t bytes() const;
@@ -44,7 +44,7 @@ void multiply_by_silu(const float* gate, int64_t count, float* y);
 // Rates of forgetting, sigmoid(decay) [H] in float64; ones without a decay.
 Array forgetting_rates(const Array& decay, int64_t heads);
 
-// Tokens of one call and the mixer's state, both updated in place.
+// The tokens of one call and the mixer's state, both updated in place.
 struct MeansMix {
   int64_t batch = 0, tokens = 0;
   const float* parts = nullptr;  // [B T, C] u, v and with a gate g, side by side
@@ -59,8 +59,8 @@ int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t 
 void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace,
                ParallelFor parallel);
 
-// The state's sums and earlier tokens, made where there are none and owned by nobody else. Throws a
-// usage Error for those of another number of texts or another model.
+// Finds or makes the state's sums and earlier tokens, with no other owner. Throws a usage Error for
+// a state of another model or number of texts.
 struct MeansState {
   MeansState(const MeansWeights& weights, int64_t batch, Arrays& state);
 

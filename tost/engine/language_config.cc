@@ -8,12 +8,12 @@
 namespace tost {
 namespace {
 
-// Far above any model of the paper (width 1280, depth 36), far below sizes of a hostile file that
-// would overflow or exhaust memory.
+// Limits far above the models of the paper (width 1280, depth 36), and far below sizes that
+// overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
 constexpr double kMaxParameters = 2e10;
 
-// Every field with its key and whether a JSON form may leave it out; see config_json.h.
+// Visits every field, with its key and whether JSON may omit it (see config_json.h).
 constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("name", c.name, true);
   visit("mixer", c.mixer, false);

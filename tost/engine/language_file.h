@@ -22,23 +22,24 @@ struct LanguageInfo {
 };
 
 nlohmann::json to_json(const LanguageInfo& info);
-// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
+// Throws a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
 // and a tokenizer with more tokens than the model.
 LanguageInfo language_info_from_json(const nlohmann::json& json, const std::string& where);
 
-// As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
-// "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
+// The metadata of a safetensors file: "tost.kind": "language", "tost.config", "tost.tokenizer" and
+// "tost.training" (JSON texts), and "format": "pt".
 std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
-// The inverse. Throws as language_info_from_json(), and for a model of another kind.
+// The inverse. Throws the Errors of language_info_from_json(), and a data Error for a model of
+// another kind.
 LanguageInfo language_info_of(const std::map<std::string, std::string>& metadata,
                               const std::string& where);
 
-// The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
-// be read").
+// The model's tokenizer. Throws a data Error if the model has no tokenizer; `undone` says what
+// fails ("no passage can be read").
 const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
 
-// Whether a file, as far as its header says, is a language model of this program whose mixers the
-// engine has. False for files of others, which may be language models all the same.
+// Whether a file, by its header, is a language model of this program whose mixers the engine
+// supports. Returns false for files of other programs.
 bool runs_in_engine(const std::filesystem::path& file);
 
 struct OpenedLanguage {
@@ -47,12 +48,12 @@ struct OpenedLanguage {
   Precision precision = Precision::kFp32;  // that the weights are held in
 };
 
-// Opens a model file of this program for the engine; `precision` "" is the file's own. Throws a
-// data Error naming the file where it is no such model, or one whose mixer the engine lacks.
+// Opens a model file of this program for the engine; `precision` "" is that of the file. Throws a
+// data Error naming the file if it is no such model, or has a mixer that the engine lacks.
 OpenedLanguage open_engine_language(const std::filesystem::path& file,
                                     const std::string& precision = "");
 
-// The same of a file's content; `where` names it in messages.
+// Opens a model from a file's content; `where` names the file in messages.
 OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
                                   const std::string& precision = "");
 

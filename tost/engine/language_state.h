@@ -1,4 +1,4 @@
-// What a language model remembers of the tokens that it has read.
+// The state of a language model after the tokens that it has read.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ struct LanguageState {
   std::vector<Arrays> blocks = {};  // of each block's mixer
 };
 
-// Tokens that are read together, so that the length of a text does not decide the memory.
+// The number of tokens that are read together, so that memory does not grow with a text.
 inline constexpr int64_t kPieceTokens = 2048;
 
-// Bytes of all arrays, with what their buffers hold in reserve.
+// The bytes of all arrays, with the reserve of their buffers.
 int64_t state_bytes(const LanguageState& state);
 // Shares nothing with it.
 LanguageState copy_of(const LanguageState& state);
 
-// Throws a usage Error unless an array of a block's state has these sizes, the texts first.
+// Throws a usage Error unless an array of a block's state has these sizes, texts first.
 void check_state(const Array& state, const Array::Shape& sizes, TorchDtype type);
-// The state's array of that name in these sizes, to be changed in place: zeros if there is none, a
-// copy if it is shared. Throws as check_state().
+// The state's array with this name and these sizes, to be changed in place: zeros if there is none,
+// a copy if it is shared. Throws as check_state().
 Array& owned_state(Arrays& state, const char* name, const Array::Shape& sizes, TorchDtype type);
 
 }  // namespace tost

@@ -16,7 +16,7 @@ using kernels::WeightType;
 
 namespace {
 
-// Outputs of a thread's share are a multiple: whole cache lines.
+// The outputs of a thread are a multiple of this number, so that they fill whole cache lines.
 constexpr int64_t kOutputUnit = 16;
 
 float* numbers(Array& x) {
@@ -72,7 +72,7 @@ void LanguageStep::reserve(int threads) {
   if (scratch_.bytes() < wanted) scratch_ = Array::empty({wanted}, TorchDtype::kUInt8);
 }
 
-// A thread's scratch: rows after a norm, then inputs for weights that want them prepared.
+// The workspace of a thread: rows after a norm, then inputs in a prepared layout.
 float* LanguageStep::normed(int thread) {
   return reinterpret_cast<float*>(scratch_.mutable_data<char>() + thread * scratch_bytes_);
 }
@@ -85,7 +85,7 @@ void LanguageStep::embed(const int64_t* ids) {
   }
 }
 
-// Sums that nobody else holds, to be changed in place.
+// Makes the sums of states the only owners of their memory, to change them in place.
 void LanguageStep::prepare_states() {
   const int64_t size = 2 * dim_ + weights_.config.heads;
   const int64_t batch = batch_ / int64_t(states_.size());
@@ -267,7 +267,7 @@ void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int
   kernels::finish_rows(a);
 }
 
-// Of the texts that share state `text`.
+// The arguments for the texts that share state `text`.
 kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) {
   kernels::CausalForwardArgs a;
   const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
@@ -293,7 +293,7 @@ void LanguageStep::prepare_workspace(int threads) {
   if (workspace_.bytes() < bytes) workspace_ = Array::empty({bytes}, TorchDtype::kUInt8);
 }
 
-// Of one block: numbers `step` apart, of which each is `times` too large.
+// Records memberships of one block from values `step` apart that are `times` too large.
 void LanguageStep::note_memberships(int64_t block, const float* from, int64_t step, int64_t times) {
   const int64_t heads = weights_.config.heads;
   for (int64_t h = 0; h < heads; ++h) {
@@ -382,7 +382,7 @@ Array LanguageStep::rows_of(const Array& all, size_t text, int64_t width) const 
   return {{batch, tokens_, width}, TorchDtype::kFloat32, {all.owner(), first}};
 }
 
-// Mixers that are modules, between two parallel regions.
+// Runs a mixer that is a module, between two parallel regions.
 void LanguageStep::call_module(const Stage& stage, size_t text) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   Arrays& own = states_[text]->blocks[size_t(stage.block)];

@@ -1,4 +1,4 @@
-// A decoding step of a language model: few tokens, so that reading the weights decides the time.
+// A decoding step of a language model: few tokens, so that the time is that of reading the weights.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace tost {
 
-// A few tokens through a whole language model, bound by reading the weights: every thread makes its
-// share of each product's outputs and waits for the others once a product.
-// Not thread-safe. `weights` outlive it.
+// Passes a few tokens through a whole language model. Every thread computes a share of each
+// product's outputs, and waits for the others once a product. Not thread-safe. `weights` outlive
+// it.
 class LanguageStep {
  public:
   explicit LanguageStep(const LanguageWeights& weights);
 
-  // Reads ids [B, T], valid, B T from 1 to kernels::kMostFewRows, after
-  // `state`, which has an entry for every block. logits: [B, vocab] of the token after the last, or
-  // null. Moving the state's position is left to the caller. Throws a usage Error for a state of
-  // another batch.
+  // Reads valid ids [B, T], B T from 1 to kernels::kMostFewRows, after `state`, which has an entry
+  // for every block. Writes logits [B, vocab] after the last token unless null. The caller must
+  // update the state's position. Throws a usage Error for a state of another batch.
   void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits);
 
-  // One token of each of several texts, whatever their positions: ids[i] after *states[i], which
-  // has an entry for every block and is another one for every text. logits: [texts, vocab]. What a
-  // text gets is that of a call for it alone, bit for bit. Moving positions is left to the caller.
+  // Reads one token of each of several texts at any positions: ids[i] after *states[i], which has
+  // an entry for every block and belongs to one text. Writes logits [texts, vocab]. A text gets the
+  // same bits as in a separate call. The caller must update positions.
   void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
                  float* logits);
 
-  // Memberships [blocks, heads] of the last row of the last call; a block without them has zeros.
+  // Memberships [blocks, heads] of the last row of the last call; zeros for a block without
+  // memberships.
   const std::vector<float>& memberships() const { return memberships_; }
 
-  // The head on rows [count, C] that have passed the final norm: logits [count, vocab].
+  // Computes logits [count, vocab] of rows [count, C] after the final norm.
   void head(const float* rows, int64_t count, float* logits) const;
 
  private:
@@ -68,10 +68,10 @@ class LanguageStep {
   void work(const Stage& stage, int thread, int threads);
   void norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
                  float* y) const;
-  // Rows are taken a few at a time against weights that stay in the cache meanwhile; a row's sums
-  // do not depend on those it is taken with.
+  // Multiplies a few rows at a time, so that weights stay in the cache; a row's sums do not depend
+  // on other rows.
   void multiply_rows(kernels::FewRowsArgs args, int64_t rows, Range range) const;
-  // This thread's outputs of the product, which it returns; with gamma added onto y.
+  // Computes this thread's outputs and returns their range; with gamma, adds them to y.
   Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
                  const Array* gamma, int thread, int threads);
   void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
@@ -86,8 +86,7 @@ class LanguageStep {
   const LanguageWeights& weights_;
   const int64_t dim_, widest_;
   std::vector<Stage> stages_;
-  // room_ rows each: the residual stream, what a mixer reads and gives, the MLP between its
-  // products.
+  // room_ rows each: the residual stream, input and output of a mixer, hidden values of the MLP.
   Array x_, w_, y_, sums_, hidden_;
   Array pi_, base_, gate_;  // [rows, H], [rows, C] after a convolution, [rows, C]
   Array beta_, forget_;     // of the delta rule: [rows, steps H], [rows, H]
@@ -97,7 +96,7 @@ class LanguageStep {
   Array workspace_;  // of the operator, of every thread
   int64_t workspace_bytes_ = 0;
   std::vector<float> memberships_;
-  // Of the present call: states_ has one entry of batch_ rows, or batch_ entries of one row.
+  // Values of the current call: states_ has one entry for all rows, or one for each row.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;
   // Of block and text, null where it has none: statistics, and the tokens of a convolution.
@@ -108,11 +107,11 @@ class LanguageStep {
   float* logits_ = nullptr;
 };
 
-// A model that reads by steps alone, so that it needs no second form of the weights: at the speed
-// of memory for single tokens, below that of matrix products for long texts.
+// A model that reads texts by steps only, so that it needs one form of the weights. Single tokens
+// are as fast as memory, but long texts are slower than with matrix products.
 class SteppingModel : public TextModel {
  public:
-  // `stored`: the content of the file that the weights are of.
+  // `stored` is the content of the file with the weights.
   SteppingModel(std::unique_ptr<LanguageWeights> weights, Arrays stored);
 
   const LanguageConfig& config() const override { return weights_->config; }

@@ -1,5 +1,4 @@
-// The weights of a language model as its engine reads them: once each a decoding step, in the
-// requested precision.
+// The weights of a language model in the form of its engine, in the requested precision.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,14 @@ namespace tost {
 struct NormWeight {
   static constexpr float kEps = 1e-5f;  // of every norm of a language model
 
-  // Of float32 rows x to rows y, both contiguous; the types and strides are the caller's to change.
+  // Arguments of a norm from contiguous float32 rows x to y; the caller may change types and
+  // strides.
   kernels::NormRowsArgs args(const float* x, int64_t rows, void* y) const;
 
   Array weight, bias;  // [C] float32; bias may be undefined
 };
 
-// What stands between a block's two projections.
+// The mixer between a block's two projections.
 enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
   kMeans,    // running group means, kernels/means.h
@@ -35,12 +35,12 @@ enum class BlockMixer : uint8_t {
   kModule,   // any other mixer as a whole, by ModuleMixers
 };
 
-// Mixers that the engine itself lacks: modules of torch, on rounded weights.
+// Mixers that the engine lacks, which run as modules of torch on rounded weights.
 class ModuleMixers {
  public:
   virtual ~ModuleMixers() = default;
-  // y [B, T, C] of a block: from projected tokens x [B, T, 3 C] (kSoftmax) or from the rows after
-  // the norm x [B, T, C] (kModule), after `state`, which is replaced.
+  // Computes y [B, T, C] of a block from projected tokens x [B, T, 3 C] (kSoftmax) or from the
+  // normalised rows x [B, T, C] (kModule), and updates `state`.
   virtual void mix(int64_t block, const Array& x, int64_t position, Arrays& state, float* y) = 0;
   virtual int64_t bytes(int64_t block) const = 0;  // of the mixer's weights
 };
@@ -69,16 +69,15 @@ struct LanguageBlockWeights {
 };
 
 struct LanguageWeights {
-  // Shares the arrays of the source where it can. `modules`: for the mixers that the engine lacks;
-  // null: a data Error names the first of them. Throws as WeightSource.
+  // Shares the arrays of the source if possible. `modules` runs the mixers that the engine lacks;
+  // if null, a data Error names the first of these. Throws as WeightSource.
   LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision,
                   std::shared_ptr<ModuleMixers> modules = nullptr);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
-  // Token and position [C] of one row.
+  // Writes the sum of the token's and the position's vectors [C] for one row.
   void embed(int64_t id, int64_t position, float* to) const;
-  // Moves all weights into one piece of memory: huge pages, which a stream of many small arrays
-  // would not get.
+  // Moves all weights into one block of memory, so that they get huge pages.
   void gather();
 
   LanguageConfig config;
@@ -92,13 +91,13 @@ struct LanguageWeights {
   std::shared_ptr<ModuleMixers> modules;
 };
 
-// What mixes the tokens of block `index`.
+// The mixer of block `index`.
 BlockMixer mixer_kind(const LanguageConfig& config, int64_t index);
 // Whether the engine needs no modules for it. Also false for additions that none of its mixers has,
 // because only the full program knows those of every mixer.
 bool runs_without_modules(const LanguageConfig& config);
 
-// Throws the data Error of ids [n] that the model would not read after `position` tokens.
+// Throws a data Error for ids [n] that the model cannot read after `position` tokens.
 void check_ids(const LanguageConfig& config, const int64_t* ids, int64_t count);
 void check_position(const LanguageConfig& config, int64_t position, int64_t tokens);
 

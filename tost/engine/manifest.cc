@@ -42,7 +42,7 @@ bool is_size(const json& value) {
   return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int64_t>::max();
 }
 
-// Whether this is the name of a file directly in the folder.
+// Whether the name is that of a file directly in the folder.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
          name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
@@ -110,7 +110,7 @@ Manifest read_manifest(const fs::path& file) {
   return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
 }
 
-// How the file differs from its entry, without a full stop; empty if it does not.
+// The difference of a file from its entry, without a full stop; empty if there is none.
 std::string fault_of(const fs::path& path, const ManifestEntry& expected) {
   if (!is_plain_file(path)) return cat("'", path.string(), "' is missing");
   const ManifestEntry found = manifest_entry_of(path);

@@ -26,15 +26,15 @@ ManifestEntry manifest_entry_of(const std::filesystem::path& file);
 nlohmann::json to_json(const ManifestEntry& entry);
 
 // {"files": {NAME: {"bytes": N, "crc32c": "8 hex digits"}}} of every regular file in the folder.
-// Does not read files in `known`, but throws a data Error unless they exist with that size.
+// Does not read files in `known`, but throws a data Error unless they exist with the known size.
 nlohmann::json make_manifest(const std::filesystem::path& folder, const Manifest& known = {});
 
-// Parses such an object. Throws a data Error naming `where` for anything else, for names with
-// folders, and if weights, optimiser (or the index of its shards) or state are missing.
+// Parses such an object. Throws a data Error naming `where` for other JSON, for names with folders,
+// and if weights, optimiser or state are missing.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 // Parses {"bytes": N, "crc32c": "8 hex digits"}, the entry of the file `name`. Throws a data Error
-// naming the list `where` for anything else.
+// naming the list `where` for other JSON.
 ManifestEntry manifest_entry(const nlohmann::json& entry, const std::string& name,
                              const std::string& where);
 
@@ -53,9 +53,9 @@ std::string advice_on_damage(const std::filesystem::path& folder);
 // manifest does not list, passes.
 void verify_file(const std::filesystem::path& file);
 
-// The checkpoint folder of the first of these pointers that exists (see follow_pointer()), else the
-// newest one that passes verify_checkpoint(). Empty if there are no checkpoints; throws a data
-// Error if all are damaged.
+// The checkpoint folder of the first pointer that exists (see follow_pointer()), else the newest
+// one that passes verify_checkpoint(). Empty if there are no checkpoints; throws a data Error if
+// all are damaged.
 std::filesystem::path find_checkpoint(const std::filesystem::path& checkpoints,
                                       std::initializer_list<const char*> pointers);
 

@@ -26,23 +26,23 @@ inline bool describes_itself(const std::map<std::string, std::string>& metadata)
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
-// Writes the description of a model of `kind`, an object, as metadata: "format": "pt", "tost.kind",
-// and each of its other keys as JSON text under "tost.KEY".
+// Writes the description of a model of `kind` as metadata: "format": "pt", "tost.kind", and each
+// key of the description as JSON text under "tost.KEY".
 std::map<std::string, std::string> described_metadata(const std::string& kind,
                                                       const nlohmann::json& description);
 // Reads a description with these keys from metadata. Throws as metadata_json().
 nlohmann::json stored_description(const std::map<std::string, std::string>& metadata,
                                   const std::vector<std::string>& keys, const std::string& where);
 
-// The kind of a model file of this program by its metadata: "vision", "language" or "sequence".
-// Throws a data Error naming `where` if they do not describe a model.
+// The kind of a model file by its metadata: "vision", "language" or "sequence". Throws a data Error
+// naming `where` if the metadata describe no model of this program.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,
                         const std::string& where);
 
 inline constexpr char kPrecisionKey[] = "tost.precision";
 
-// The precision that the metadata name, fp32 without one. Throws a data Error about `where` for
-// anything that is not a precision.
+// The precision that the metadata name; fp32 if they name none. Throws a data Error about `where`
+// for an unknown name.
 Precision stored_precision(const std::map<std::string, std::string>& metadata,
                            const std::string& where);
 
@@ -50,8 +50,8 @@ Precision stored_precision(const std::map<std::string, std::string>& metadata,
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
 
-// Reads an integer. Throws a data Error about `what` for anything else, as 12.5 or a number that is
-// too large, which get<int64_t>() would accept.
+// Reads an integer. Reads an integer. Throws a data Error about `what` for other values, such as
+// 12.5, which get<int64_t>() would accept.
 int64_t json_integer(const nlohmann::json& value, const std::string& what = "it");
 
 // Throws a usage Error unless the classes of the data named `data` are those of the model, in the
@@ -59,7 +59,7 @@ int64_t json_integer(const nlohmann::json& value, const std::string& what = "it"
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
                    const std::string& data);
 
-// Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
+// Runs `read`, and turns a wrong JSON type or an impossible value into a data Error about `where`.
 template <class Read>
 auto read_from(const std::string& where, Read read) {
   try {

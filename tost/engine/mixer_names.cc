@@ -8,7 +8,7 @@
 namespace tost {
 namespace {
 
-// Earlier names and the present ones; "" was dropped, null never existed.
+// Maps earlier names to present ones: "" for a dropped mixer, null for a name that never existed.
 struct OldName {
   std::string_view name;
   const char* both;

@@ -1,5 +1,5 @@
-// What configurations of models say of their blocks: the mixers by name, among them the names of
-// earlier builds of 0.1.0, and the width of the MLP.
+// Properties of blocks in configurations: names of mixers, with those of earlier builds of 0.1.0,
+// and the width of the MLP.
 #pragma once
 
 #include <cstdint>
@@ -7,26 +7,25 @@
 
 namespace tost {
 
-// The present name of a mixer that earlier builds renamed, in both directions and causal; other
-// names unchanged.
+// The present name of a mixer that an earlier build named differently; other names unchanged.
 std::string mixer_in_use(const std::string& name);
 std::string causal_mixer_in_use(const std::string& name);
-// Whether an earlier build had it and this one does not.
+// Whether an earlier build had this mixer and the present one does not.
 bool is_dropped_mixer(const std::string& name, bool causal);
 
 // Throws a usage Error for heads that do not divide dim.
 void check_heads(int64_t dim, int64_t heads);
 
-// Name of the mixer of block `index`, counted from 0, of a configuration with the members mixer,
-// hybrid_mixer and hybrid_every.
+// The name of the mixer of block `index`, counted from 0, for a configuration with the members
+// mixer, hybrid_mixer and hybrid_every.
 template <class Config>
 const std::string& mixer_of_block(const Config& c, int64_t index) {
   const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
   return hybrid ? c.hybrid_mixer : c.mixer;
 }
 
-// The width between the two maps of an MLP: floor(dim * ratio), where a ratio that was itself
-// computed as width / dim gives that width back.
+// The hidden width of an MLP: floor(dim * ratio), with a rule for rounding that makes the ratio
+// width / dim give width.
 inline int64_t hidden_width(int64_t dim, double ratio) {
   constexpr double kRounding = 1e-6;
   return static_cast<int64_t>(static_cast<double>(dim) * ratio + kRounding);

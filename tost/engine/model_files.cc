@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The raw weights in one file, or the index of several; empty where there are neither.
+// The file of the raw weights, or the index of their shards; empty if there is neither.
 fs::path raw_file(const fs::path& folder) {
   for (const char* name : {kModelFile, kSafetensorsIndexFile}) {
     if (is_plain_file(folder / name)) return folder / name;
@@ -35,7 +35,7 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
-// Users may mistake presets for models that come with the program.
+// Explains presets, because users may mistake them for models that come with the program.
 [[noreturn]] void fail_missing(const std::string& path) {
   const auto presets = PresetNames::all();
   if (std::find(presets.begin(), presets.end(), path) != presets.end()) {

@@ -1,4 +1,4 @@
-// Precisions of a model's computation: their table and names.
+// The table of precisions in which a model can compute.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Packing : uint8_t {
   kInt8,      // uint8 rows (quantize_rows) times int8 weights
 };
 
-// In the order of kPrecisions.
+// The values are in the order of kPrecisions.
 enum class Precision : uint8_t { kFp32, kBf16, kInt8, kInt4 };
 
 // Properties of a precision.
@@ -56,21 +56,21 @@ Precisions integer_precisions();                // only of engines
 Precisions classifier_precisions(bool engine);  // by an engine, or by the modules
 
 std::vector<std::string> names_of(const Precisions& precisions);
-// "fp32, bf16, int8, int4"; `last` separates the last two.
+// "fp32, bf16, int8, int4"; Lists the names; `last` separates the last two.
 std::string list_of(const Precisions& precisions, const char* last = ", ");
 // None for other texts.
 std::optional<Precision> precision_named(const std::string& name,
                                          const Precisions& among = all_precisions());
-// Throws a usage Error that offers `known` for a text that names no precision. Whether a model can
-// compute in it is checked later.
+// Reads a name; throws a usage Error that lists `known` for an unknown name. Does not check that a
+// model supports the precision.
 Precision precision_from_name(const std::string& name, const Precisions& known = all_precisions());
 
 // Throws a usage Error for a precision that modules lack.
 void check_modules_multiply(Precision precision);
-// The precisions of the engines of classifiers. Throws a usage Error for a precision they lack.
+// The precisions of engines of classifiers. Throws a usage Error for another precision.
 Packing packing_of(Precision precision);
 
-// In messages, tables and JSON a precision is its name.
+// Messages, tables and JSON show a precision by its name.
 inline std::ostream& operator<<(std::ostream& out, Precision precision) {
   return out << name_of(precision);
 }

@@ -8,7 +8,7 @@ namespace tost {
 
 class PresetNames {
  public:
-  // Adds the names of a kind, before main(), next to its table of presets.
+  // Adds the preset names of a kind before main(), by a static object next to the table of presets.
   explicit PresetNames(const std::vector<std::string>& names) {
     list().insert(list().end(), names.begin(), names.end());
   }

@@ -15,7 +15,7 @@ using kernels::WeightType;
 
 constexpr int64_t kRowsATask = 16;
 
-// `value` with this many bits of mantissa fewer, to nearest; 0 where it is too small to divide by.
+// Rounds `value` to a mantissa with `bits` fewer bits; returns 0 if it is too small as a divisor.
 float shortened(float value, int bits) {
   if (value < 1e-30f) return 0;
   uint32_t word;
@@ -25,7 +25,7 @@ float shortened(float value, int bits) {
   return value;
 }
 
-// The scale of `count` weights for values up to `most`; NaN or infinite where one of them is.
+// The scale of `count` weights for integers up to `most`; not finite if a weight is not.
 float scale_of(const float* w, int64_t count, int most, int bits) {
   float top = 0, poison = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -53,7 +53,7 @@ Array checked(const Array& weight) {
   fail_data("Weights that are not finite cannot be rounded to integers.");
 }
 
-// body(row) for every row, on all threads.
+// Calls body(row) for every row, on all threads.
 template <class Body>
 void for_rows(int64_t rows, const Body& body) {
   parallel_tasks((rows + kRowsATask - 1) / kRowsATask, [&](int64_t begin, int64_t end) {

@@ -1,9 +1,9 @@
-// Weights in eight or four bits: how they are rounded, and the arithmetic on them.
+// Weights in eight or four bits: rounding, layout and conversion.
 //
 // int8: w = value * scale, value -127 to 127, one scale an output: max |w| / 127. int4: value -7 to
 // 7, one scale for each group of 32 adjacent inputs: max |w| / 7; the last group of a row may be
 // shorter. Scales are rounded (int8 to 16, int4 to 8 bits of mantissa), so that value * scale is
-// exact in float32 and rounding a weight that was rounded so before keeps all of its bits.
+// exact in float32 and a second rounding changes no bit.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct QuantizedWeight {
   int64_t inputs = 0;  // in
 };
 
-// weight [out, in] float32, float16 or bfloat16. Throws a data Error naming nothing but the reason
-// where a value is not finite, a usage Error for other shapes.
+// Rounds weight [out, in] of float32, float16 or bfloat16. Throws a data Error with the reason for
+// a value that is not finite, and a usage Error for other shapes.
 QuantizedWeight quantize_int8(const Array& weight);
 QuantizedWeight quantize_int4(const Array& weight);
 QuantizedWeight quantize(const Array& weight, kernels::WeightType type);
@@ -32,16 +32,16 @@ QuantizedWeight quantize(const Array& weight, kernels::WeightType type);
 // [out, in] float32.
 Array dequantize(const QuantizedWeight& weight);
 
-// The integers `name` and scales `name`.scale of a file, for a weight [out, in]. Throws a data
-// Error about `where` naming the tensor for wrong types or sizes, values that no weight has, and
-// scales that are negative, not finite or too large for their values.
+// Reads the integers `name` and the scales `name`.scale of a weight [out, in] from a file. Throws a
+// data Error about `where` naming the tensor for wrong types or sizes, values that no weight has,
+// and scales that are negative, not finite or too large for their values.
 QuantizedWeight stored_integers(const Array& values, const Array& scales, int64_t out, int64_t in,
                                 const std::string& name, const std::string& where);
 
-// In the order of kernels/products/few_rows.h. int8 has it already; int4: rows uint8 [out,
-// int4_row_bytes(in)], scales bfloat16 [out, int4_groups(in)].
+// Converts to the layout of kernels/products/few_rows.h, which int8 has already. int4 gets rows
+// uint8 [out, int4_row_bytes(in)] and scales bfloat16 [out, int4_groups(in)].
 QuantizedWeight step_rows(const QuantizedWeight& weight);
-// A row of it in float32.
+// Converts one row to float32.
 void read_step_row(kernels::WeightType type, const Array& values, const Array& scales,
                    int64_t inputs, int64_t index, float* to);
 

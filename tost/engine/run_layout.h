@@ -33,24 +33,24 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kLatestPointer[] = "latest";
 inline constexpr char kBestPointer[] = "best";
 
-// "optimizer-00001-of-00004.safetensors" of shard 0 of 4.
+// Names the file of a shard: "optimizer-00001-of-00004.safetensors" for shard 0 of 4.
 std::string optimizer_shard_name(int64_t shard, int64_t shards);
 
 // "step-000000123"
 std::string checkpoint_name(int64_t step);
-// The step in the name of a checkpoint's folder, or -1.
+// The step in the name of a checkpoint's folder; -1 for other names.
 int64_t checkpoint_step(const std::string& name);
 
 // The checkpoint folder that RUN/checkpoints/`pointer` names; empty if there is no such pointer.
-// Throws a data Error if its content is not the name of a checkpoint folder.
+// Throws a data Error if the pointer does not hold the name of a checkpoint folder.
 std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, const char* pointer);
 
 // The folders of finished checkpoints, newest first, without verification.
 std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& checkpoints);
 
-// Calls `read` on each of `folders`, newest first, until one call throws no Error, and returns its
-// result. Each skipped folder adds a sentence to `messages`. Returns nothing without folders, and
-// throws a data Error if all calls throw.
+// Calls `read` on each of `folders`, newest first, until a call throws no Error, and returns the
+// result of this call. Each skipped folder adds a sentence to `messages`. Returns nothing if there
+// are no folders, and throws a data Error if all calls throw.
 template <class Read>
 auto read_newest(const std::vector<std::filesystem::path>& folders,
                  std::vector<std::string>& messages, Read read)

@@ -18,8 +18,7 @@ constexpr char kSessionKey[] = "tost.session";
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 constexpr double kMaxValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
-// The same for every precision the model runs in: weights are rounded to bfloat16, and the sum is
-// over their bits.
+// A sum over the bits of all weights in bfloat16: the same for every precision of the model.
 int64_t weight_sum(const Arrays& weights) {
   uint64_t sum = 0;
   for (const auto& [name, array] : weights) {
@@ -58,7 +57,7 @@ std::vector<int64_t> ids_from(const ArraysFile& content, const char* name, int64
   return values;
 }
 
-// At most the beginning of one character.
+// The held bytes are at most the beginning of one character.
 std::string held_from(const ArraysFile& content, const std::string& where) {
   const auto found = content.arrays.find("held");
   if (found == content.arrays.end() || found->second.dtype() != TorchDtype::kUInt8 ||
@@ -75,8 +74,8 @@ bool all_usual(const Array& array) {
                      [](T x) { return std::abs(x) <= kMaxValue; });
 }
 
-// A copy of an array with the sizes that this model would give it: of `cached` tokens if it is a
-// cache, else those of the example.
+// Copies an array whose sizes must be those of this model: of a cache with `cached` tokens, or of
+// the example.
 Array checked(const Array& array, const Array& example, const std::string& name, int64_t cached,
               const std::string& where) {
   Array::Shape wanted = example.shape();
@@ -161,7 +160,7 @@ TextSession SessionFormat::read(const ArraysFile& content, const std::string& wh
   const json head = metadata_json(content.metadata, kSessionKey, where);
   expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
   return read_from(where, [&] {
-    // Settings that came later have their usual values in older files.
+    // Gives settings that older files lack their default values.
     if (to_json(language_config_from_json(head["config"])) != config_ ||
         head["weight_sum"] != weight_sum_) {
       fail_data("it was written with another model; use that one, or start a new session.");

@@ -1,4 +1,4 @@
-// A text being written, saved and taken up again: a safetensors file with the model's state.
+// Saves an unfinished text with the model's state as a safetensors file, to continue it later.
 #pragma once
 
 #include <filesystem>
@@ -10,23 +10,22 @@
 
 namespace tost {
 
-// The form of the sessions of one model. The file names the model by its architecture and a sum
-// over the bits of all weights, which is computed once, here. Other members may be called by
-// several threads at once.
+// The form of the sessions of one model. A file names the model by its architecture and a sum over
+// all weights, which the constructor computes. Several threads may call the other members at once.
 class SessionFormat {
  public:
   explicit SessionFormat(TextModel& model);
 
-  // `notes`: further metadata, which read() ignores.
+  // `notes` are further metadata, which read() ignores.
   std::string bytes(const TextSession& session,
                     const std::map<std::string, std::string>& notes = {}) const;
-  // The size of the state after one token: about that of a session without growing caches.
+  // The size of the state after one token, which is about that of a session if no cache grows.
   int64_t least_bytes() const { return state_bytes(example_); }
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;
-  // The content of a file from anywhere. Its arrays are copied. Throws a data Error beginning with
-  // `where` unless it is a session, whole, and of this model (not of other weights of the same
-  // architecture). The model may have another precision than the one it was saved with.
+  // Reads the content of an untrusted file, and copies its arrays. Throws a data Error beginning
+  // with `where` unless it is a complete session of a model with the same weights. The model may
+  // have another precision than the one that saved the session.
   TextSession read(const ArraysFile& content, const std::string& where) const;
 
  private:
@@ -40,7 +39,7 @@ class SessionFormat {
 
 void save_session(const std::filesystem::path& file, const TextSession& session, TextModel& model);
 
-// Throws a data Error naming the file as SessionFormat::read().
+// Throws the data Errors of SessionFormat::read(), with the name of the file.
 TextSession load_session(const std::filesystem::path& file, TextModel& model);
 
 }  // namespace tost

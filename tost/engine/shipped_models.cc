@@ -74,7 +74,7 @@ void check_shipped(const ShippedModel& model) {
 }
 
 std::string model_path(const std::string& text) {
-  // Most arguments are paths, for which the list of models is not read.
+  // Does not read the list of models for a path, which most arguments are.
   if (text.find_first_of("./") != std::string::npos || path_exists(text)) return text;
   for (const ShippedModel& model : shipped_models()) {
     if (model.name != text) continue;

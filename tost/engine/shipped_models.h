@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// The file that lists them in their folder: an object with the array "models".
+// The file that lists the models in their folder: an object with the array "models".
 inline constexpr char kCardsFile[] = "models.json";
 
 struct ShippedModel {
@@ -20,20 +20,20 @@ struct ShippedModel {
   nlohmann::json card;         // its object in the list, which docs/models.md describes
 };
 
-// The folder that TOST_MODELS names, else models/ next to the program (in a build tree or a wheel),
-// or ../share/tost/models (in an installation). Empty if there is none.
+// The folder that TOST_MODELS names, else models/ next to the program or ../share/tost/models.
+// Empty if there is none.
 std::filesystem::path shipped_folder();
 
-// The shipped models in the order of the list; none without a folder. Throws a data Error for a bad
-// list. Does not read the models' files.
+// The shipped models in the order of the list; empty if there is no folder. Throws a data Error for
+// a bad list. Does not read the models' files.
 std::vector<ShippedModel> shipped_models();
 std::vector<std::string> shipped_names();
 
 // Throws a data Error that names the model's file if it is missing or differs from its card.
 void check_shipped(const ShippedModel& model);
 
-// Resolves the MODEL of a command: the checked file of a shipped model if nothing else has this
-// name, else `text` itself.
+// Resolves the MODEL of a command: the checked file of a shipped model if no file or folder has
+// this name, else `text` itself.
 std::string model_path(const std::string& text);
 
 }  // namespace tost

@@ -101,7 +101,7 @@ std::string TextStream::push(std::string_view bytes) {
     held_.clear();
     return text;
   }
-  // Finds the longest end that could still become a stop string.
+  // Finds the longest end of the text that could still become a stop string.
   size_t waiting = 0;
   for (const auto& stop : stop_) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > waiting; --n) {

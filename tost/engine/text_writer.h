@@ -9,9 +9,9 @@
 
 namespace tost {
 
-// Text that arrives token by token and is returned as soon as it is final. A token may end inside a
-// character, and a stop string may be spread over several tokens: both are held back until they are
-// complete. Bytes that can never become valid UTF-8 are replaced by U+FFFD.
+// Text that arrives token by token and is returned as soon as it is final. Partial characters and
+// partial stop strings are held back until they are complete. Bytes that can never become valid
+// UTF-8 are replaced by U+FFFD.
 class TextStream {
  public:
   // `held` are the bytes that an earlier stream held back at its pause().
@@ -21,7 +21,7 @@ class TextStream {
   std::string push(std::string_view bytes);
   bool stopped() const { return stopped_; }  // a stop string came
 
-  // Returns all that was held back but the beginning of a character, which held() keeps.
+  // Returns the bytes held back, except the beginning of a character, which held() returns.
   std::string pause();
   const std::string& held() const { return held_; }
 
@@ -36,19 +36,20 @@ class TextStream {
   bool stopped_ = false;
 };
 
-// Bytes at the start of `text` that form whole characters; `final` counts a broken end as whole.
-// Sets `out` to them with every invalid byte replaced by U+FFFD.
+// The number of bytes at the start of `text` that form whole characters; with `final`, of all
+// bytes. Sets `out` to these with every invalid byte replaced by U+FFFD.
 size_t whole_characters(std::string_view text, bool final, std::string& out);
 
 // Writes one text: its sampler, its random numbers, and the conditions of its end.
 class TextWriter {
  public:
-  // Continues `before`, which may be new. Text `stream` draws from Random(config.seed, stream, the
-  // session's draws). The tokenizer outlives the writer; tokens from `vocab` on are never drawn.
+  // Continues the session `before`, which may be new. Text `stream` draws from Random(config.seed,
+  // stream, the session's draws). The tokenizer must outlive the writer; tokens from `vocab` on are
+  // never drawn.
   TextWriter(const Tokenizer& tokenizer, int64_t vocab, const GenerateConfig& config,
              uint64_t stream, const TextSession& before);
 
-  // Applies the repetition penalty to these ids.
+  // Applies the repetition penalty to the tokens `ids`.
   template <class Ids>
   void note(const Ids& ids) {
     for (const int64_t id : ids) sampler_.note(id);
@@ -56,14 +57,14 @@ class TextWriter {
 
   // Draws the next token from `vocab` logits. Throws as Sampler::draw(). Changes only the writer.
   int64_t draw(const float* logits);
-  // Returns the text that the drawn token makes final; the text may have ended with it.
+  // Returns the text that the drawn token makes final; the drawn token may end the text.
   std::string text();
 
   int64_t drawn() const { return drawn_; }
   const std::string& ended() const { return ended_; }  // length, end or stop; empty: not yet
 
-  // The bytes held back. With `after` the beginning of a character is held back. The session stores
-  // it, and the distinct tokens so far.
+  // The bytes held back. Returns the last bytes of the text. With `after`, stores the beginning of
+  // a character, and the distinct tokens so far, in this session.
   std::string finish(TextSession* after);
 
  private:

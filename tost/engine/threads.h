@@ -1,5 +1,5 @@
-// The threads of an engine. They are OpenMP's where the compiler has it, so that they are those of
-// torch where torch is in the same program; elsewhere, as in a browser, there is one.
+// The threads of an engine: those of OpenMP, which torch in the same program uses, too. Without
+// OpenMP, as in a browser, there is one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace tost {
 
-// How many a region starts; 1 within a region.
+// The number of threads that a region starts; 1 within a region.
 int engine_threads();
-// From now on in all threads of the program; 0: as many as the system says.
+// Sets the number for all threads of the program; 0: the number that the system reports.
 void set_engine_threads(int count);
-// Lets somebody else count them. Null ends that.
+// Sets the function that returns the number of threads. Null ends that.
 void count_engine_threads_by(int (*count)());
 
-// As ParallelFor: ranges of tasks over the threads.
+// Distributes ranges of tasks over the threads, as a ParallelFor.
 void parallel_tasks(int64_t tasks, function_ref<void(int64_t begin, int64_t end)> body);
 inline constexpr auto engine_parallel =
     [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) { parallel_tasks(tasks, body); };
 
-// body(thread, threads) on every thread at once; they may wait for one another in it.
+// Calls body(thread, threads) on all threads at once; threads may wait for one another in `body`.
 void on_all_threads(int threads, function_ref<void(int thread, int threads)> body);
 void wait_for_all();
-// The number of the calling thread in its region.
+// The index of the calling thread in its region.
 int thread_number();
 
 }  // namespace tost

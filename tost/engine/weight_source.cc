@@ -25,7 +25,7 @@ Array narrowed(const Array& from) {
 }
 
 bool all_finite(const Array& wide) {
-  // A sum of products with zero is 0 unless one of the values is not finite.
+  // Sums products with zero, which gives 0 unless a value is not finite.
   float sum = 0;
   for (int64_t i = 0; i < wide.numel(); ++i) sum += wide.data()[i] * 0;
   return sum == 0;

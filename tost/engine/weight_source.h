@@ -1,4 +1,4 @@
-// Finds the weights of a model by the names that files give them.
+// Finds the weights of a model by their names in files.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// One linear map, as a decoding step reads it.
+// One linear map in the form of a decoding step.
 struct StepWeight {
   int64_t outputs() const { return values.defined() ? values.size(0) : 0; }
   bool defined() const { return values.defined(); }
@@ -24,22 +24,22 @@ struct StepWeight {
   Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
 };
 
-// Every function throws a data Error that names the tensor where it is missing, has other sizes or
-// holds values that are not finite.
+// Every function throws a data Error naming a tensor that is missing, has other sizes or has values
+// that are not finite.
 class WeightSource {
  public:
-  // `where` names the file in messages. `finite`: the values were checked before.
+  // `where` names the file in messages. `finite` says that the values were checked before.
   WeightSource(Arrays arrays, std::string where, bool finite = false)
       : arrays_(std::move(arrays)), where_(std::move(where)), finite_(finite) {}
 
   bool has(const std::string& name) const { return arrays_.count(name) != 0; }
-  // float32; the stored array itself where it is that.
+  // An array in float32; the stored array itself if it is float32.
   Array values(const std::string& name, const Array::Shape& shape);
-  // `name`.weight [out, in] and with `bias` `name`.bias [out], held in this type. Integers of a
-  // file are taken as they are where they are of the type, else rounded again.
+  // Reads `name`.weight [out, in] and, with `bias`, `name`.bias [out] in this type. Stored integers
+  // of this type are used unchanged; others are rounded again.
   StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
                  kernels::WeightType type);
-  // Throws where an array was not used.
+  // Throws a data Error if an array was not used.
   void finish() const;
 
  private:

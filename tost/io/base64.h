@@ -1,4 +1,4 @@
-// Base64 of RFC 4648. The decoder requires padding, and unused bits that are zero.
+// Base64 of RFC 4648. The decoder requires padding, and unused bits must be zero.
 #pragma once
 
 #include <optional>

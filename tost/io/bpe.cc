@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// Two neighbours that can be joined, ordered by id, then from the left. It is small, because a long
-// piece has one for each byte, and their heap takes most of the time.
+// Two neighbours that can be joined, ordered by id, then from the left. The struct is small,
+// because a long piece has one for each byte and their heap takes most of the time.
 struct Candidate {
   uint64_t key;     // id, then where the left part begins
   uint32_t length;  // of both
@@ -52,7 +52,8 @@ class Parts {
       const uint32_t begin = heap_.back().begin(), end = begin + heap_.back().length;
       heap_.pop_back();
       const uint32_t middle = end_[begin];
-      // Skips a candidate whose left part was joined into another, or of which a part has grown.
+      // Skips an outdated candidate: its left part was joined to another, or a part of it has
+      // grown.
       if (middle == 0 || middle >= end || end_[middle] != end) continue;
       end_[begin] = end;
       end_[middle] = 0;
@@ -144,7 +145,7 @@ constexpr char kNewNumbers[] =
     R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59})"
     R"(\x{16130}-\x{16139}\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3})"
     R"(\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
-// The \s of PCRE2 differs from White_Space by U+180E.
+// Excludes U+180E, which \s of PCRE2 contains and White_Space does not.
 constexpr char kSpaces[] =
     R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F})"
     R"(\x{205F}\x{3000})";
@@ -188,14 +189,15 @@ Gpt2Splitter::Gpt2Splitter() : code_(std::make_unique<Code>()) {
   const std::string text = pattern();
   int error = 0;
   size_t offset = 0;
-  // Anchors the pattern here; anchoring each match would keep PCRE2 from its compiled code.
+  // Anchors the pattern here, because PCRE2 runs no compiled code for matches that are anchored
+  // later.
   code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                   PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (code_->compiled == nullptr) {
     fail_data("PCRE2 does not take the pattern of GPT-2 (its error ", error, " at ", offset,
               "); it needs Unicode support.");
   }
-  // If this fails for lack of executable memory, PCRE2 interprets the pattern.
+  // Ignores a lack of executable memory, because PCRE2 then interprets the pattern.
   pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
 }
 

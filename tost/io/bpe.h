@@ -1,6 +1,5 @@
-// Byte-pair encoding of one piece of text over a table of tokens, as tiktoken defines it: as long
-// as two neighbours together are a token, it joins those whose token has the lowest id, the
-// leftmost first.
+// Byte-pair encoding of one piece of text over a table of tokens, as tiktoken defines it. While two
+// neighbours together are a token, the pair with the lowest id is joined, the leftmost first.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ namespace tost {
 // Cuts a text into the pieces that GPT-2 encodes separately: contractions, words, numbers, other
 // signs, white space. The official pattern is
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// Letters and numbers are those of Unicode 16 with every version of PCRE2, and \s is the property
-// White_Space, as in tiktoken's engine.
+// With every version of PCRE2, letters and numbers are those of Unicode 16, and \s is the property
+// White_Space, as in tiktoken.
 class Gpt2Splitter {
  public:
   Gpt2Splitter();
@@ -26,8 +25,8 @@ class Gpt2Splitter {
   Gpt2Splitter(const Gpt2Splitter&) = delete;
   Gpt2Splitter& operator=(const Gpt2Splitter&) = delete;
 
-  // Calls piece(view) for every piece in order; together they are the text. A run of bytes that are
-  // not UTF-8 is one piece, and the text on either side is split separately. Thread-safe.
+  // Calls piece(view) for every piece in order; joined, the pieces are the text. A run of bytes
+  // that are not UTF-8 is one piece, and the text on either side is split separately. Thread-safe.
   void split(std::string_view text, function_ref<void(std::string_view)> piece) const;
 
  private:
@@ -37,8 +36,8 @@ class Gpt2Splitter {
 
 class BpeTable {
  public:
-  // Takes the tokens by id. Throws a data Error naming `where` unless all 256 bytes are tokens, and
-  // no token is empty, longer than 4,096 bytes or repeated.
+  // Makes a tokenizer from the tokens in the order of ids. Throws a data Error naming `where`
+  // unless all 256 bytes are tokens, and no token is empty, longer than 4,096 bytes or repeated.
   BpeTable(std::vector<std::string> tokens, const std::string& where);
   BpeTable(const BpeTable&) = delete;
   BpeTable& operator=(const BpeTable&) = delete;
@@ -63,8 +62,8 @@ class BpeTable {
 // a data Error naming file and line.
 std::vector<std::string> read_gpt2_tokens(const std::string& path);
 
-// Write tokens in base64 with a space between them, and read them; reading throws a data Error
-// naming `where` and the token.
+// Write and read tokens in base64, separated by spaces; the reader throws a data Error naming
+// `where` and the token.
 std::string tokens_to_base64(const std::vector<std::string>& tokens);
 std::vector<std::string> tokens_from_base64(std::string_view text, const std::string& where);
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Maps bytes to the visible characters that stand for them in GPT-2's vocabulary files.
+// Maps bytes to the visible characters that represent them in GPT-2's vocabulary files.
 class Gpt2Alphabet {
  public:
   Gpt2Alphabet() {
@@ -43,7 +43,7 @@ class Gpt2Alphabet {
 
   // The bytes in the order of the first 256 ids.
   const std::array<uint8_t, 256>& order() const { return order_; }
-  // The bytes that `word` stands for; empty if it has a character outside the alphabet.
+  // The bytes that `word` represents; empty if it has a character outside the alphabet.
   std::string decode(std::string_view word) const {
     std::string token;
     for (size_t at = 0; at < word.size();) {
@@ -84,7 +84,7 @@ void check_count(size_t tokens, const fs::path& file) {
             "; it is cut short or another model's.");
 }
 
-// Reads lines of a token in base64, a space and its rank, from 0.
+// Reads lines with a token in base64, a space, and the rank of the token, from 0.
 std::vector<std::string> read_ranks(const fs::path& file) {
   const std::string text = read_file(file, kMaxFile);
   std::vector<std::string> tokens;

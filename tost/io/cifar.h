@@ -19,11 +19,11 @@ struct CifarRecords {
 };
 
 // Appends a file's records. Throws a data Error naming the file if it is missing, empty, longer
-// than 1 GiB, not a multiple of the record's size, or has a label that is not below `classes`.
+// than 1 GiB or no multiple of the record's size, or has a label that is not below `classes`.
 void append_cifar(const std::string& path, CifarKind kind, int64_t classes, CifarRecords& records);
 
 // Reads a class name from each line (batches.meta.txt, fine_label_names.txt), ignoring blank lines
-// at the end. Throws a data Error for no name, an empty or repeated one, or more than 256.
+// at the end. Throws a data Error for no names, more than 256 names, and an empty or repeated name.
 std::vector<std::string> read_class_names(const std::string& path);
 
 }  // namespace tost

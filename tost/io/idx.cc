@@ -15,7 +15,7 @@
 namespace tost {
 namespace {
 
-// zlib counts bytes in 32 bits, so data are inflated in pieces.
+// The most bytes of one call, because zlib counts bytes in 32 bits.
 constexpr size_t kInflatePiece = size_t{1} << 30;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
@@ -23,9 +23,8 @@ bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1F\x8B");
 }
 
-// Reads a file's content in order, inflating gzip of one or more members, so that the caller
-// decides how much is held in memory. `bytes` must outlive the reader; `name` appears in every
-// message.
+// Reads a file's content in order, and inflates gzip, in pieces whose size the caller selects.
+// `bytes` must outlive the reader; `name` appears in every message.
 class ContentReader {
  public:
   ContentReader(std::string_view bytes, std::string name)
@@ -89,7 +88,7 @@ int64_t ContentReader::read(uint8_t* to, int64_t count) {
 }
 
 constexpr int64_t kMaxHeader = 4 + 4 * 255;
-// Inflates values in pieces, so that a false size costs no more memory than the file's content.
+// Inflates values in pieces, so that a false size takes no more memory than the file's content.
 constexpr int64_t kPiece = int64_t{16} << 20;
 
 std::vector<int64_t> read_header(ContentReader& content, const std::string& path,

@@ -13,10 +13,10 @@ struct IdxArray {
   std::vector<uint8_t> values;  // row-major
 };
 
-// Reads an idx file of unsigned bytes, plain or gzip-compressed (detected by its content). Throws a
-// data Error naming the file if it is missing or not idx, has another type of values or number of
-// dimensions, a dimension of 0 or too large, claims more than `max_bytes` (checked before
-// allocating), or has fewer or more bytes than its header claims.
+// Reads an idx file of unsigned bytes, plain or gzip-compressed. Throws a data Error naming the
+// file if it is missing or not idx, has another type or number of dimensions, has a dimension that
+// is 0 or too large, claims more than `max_bytes` (checked before allocation), or has fewer or more
+// bytes than its header claims.
 IdxArray read_idx(const std::string& path, int64_t dimensions,
                   int64_t max_bytes = int64_t{4} << 30);
 

@@ -25,7 +25,7 @@ Image rgb_to_grey(const Image& rgb) {
   Image grey(rgb.width, rgb.height, 1);
   const uint8_t* from = rgb.pixels.data();
   for (uint8_t& value : grey.pixels) {
-    // The weights 0.299, 0.587 and 0.114 in 16-bit fixed point, rounded.
+    // Weights the channels by 0.299, 0.587 and 0.114 in 16-bit fixed point, rounded.
     value =
         static_cast<uint8_t>((from[0] * 19595 + from[1] * 38470 + from[2] * 7471 + 32768) >> 16);
     from += 3;

@@ -8,8 +8,8 @@
 
 namespace tost {
 
-// An image of 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c]. There
-// are 1 (grey, masks) or 3 (RGB) channels.
+// An image of 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c]. An
+// image has 1 channel (grey, masks) or 3 channels (RGB).
 struct Image {
   int64_t width = 0;
   int64_t height = 0;
@@ -36,18 +36,18 @@ struct ImageLimits {
 // - CMYK and YCCK JPEGs become RGB as in Pillow (Adobe's inverted convention is assumed).
 // - PNG palettes are expanded, 16-bit samples keep their high byte, alpha is dropped without
 //   blending, gamma is ignored. (Pillow does the same, except that it clips 16-bit grey to 255.)
-// - The EXIF orientation is not applied: torchvision's and timm's loaders do not apply it either.
-// Throws a data Error naming `name` for: not an image, no pixels, larger than `limits` (checked in
-// the header, before allocating), damaged, or truncated (as Pillow: never half a picture).
+// - The EXIF orientation is not applied, as in torchvision and timm. Throws a data Error naming
+// `name` for bytes that are no image, for an image without pixels or larger than `limits` (checked
+// before allocation), and for a damaged or truncated image (never half a picture).
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 
-// The number of pixels that decode_image would process, found without decoding: those of a
+// The number of pixels that decode_image would process, found without decoding. The pixels of a
 // progressive JPEG count once for each scan. Throws as decode_image.
 int64_t decoding_work(std::string_view bytes, std::string_view name,
                       const ImageLimits& limits = {});
 
-// Whether the bytes, or those of the file, begin like a picture that decode_image can read.
+// Whether the bytes or the file begin like a picture that decode_image can read.
 bool looks_like_image(std::string_view bytes);
 bool is_image_file(const std::string& path);
 
@@ -56,7 +56,7 @@ Image to_channels(Image image, int64_t channels);
 
 // Encodes an image of 1 or 3 channels as a PNG file in memory.
 std::string encode_png(const Image& image);
-// Writes a PNG file; an old file stays whole if writing fails.
+// Writes a PNG file; a failure does not change an old file.
 void write_png(const std::string& path, const Image& image);
 
 }  // namespace tost

@@ -5,7 +5,7 @@
 
 namespace tost {
 
-// Throws a data Error for an empty image or one beyond the limits.
+// Throws a data Error for an image that is empty or larger than the limits.
 void check_image_size(int64_t width, int64_t height, std::string_view name,
                       const ImageLimits& limits);
 

@@ -1,6 +1,6 @@
 // JPEG through libjpeg-turbo. The library reports errors by a callback that must not return. So
-// each function that calls it first sets a jump target and has no local object with a destructor;
-// the exception is thrown after the jump, outside the library.
+// each function that calls the library sets a jump target first, and has no local object with a
+// destructor. The exception is thrown after the jump, outside the library.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -37,9 +37,9 @@ void on_error(j_common_ptr info) {
   leave(info, text);
 }
 
-// Whether a warning concerns files of correct encoders and changes no pixel. Extra bytes before a
-// marker of the header come from a wrong length field. After the first scan such bytes are pixels
-// that the decoder missed in damaged data.
+// Whether a warning is harmless: correct encoders cause it and it changes no pixel. Extra bytes
+// before a marker of the header are due to a wrong length field. After the first scan such bytes
+// are pixels that the decoder lost in damaged data.
 bool is_harmless(j_common_ptr info) {
   switch (info->err->msg_code) {
     case JWRN_JFIF_MAJOR:
@@ -63,7 +63,7 @@ void on_scan(j_common_ptr info) {
   }
 }
 
-// The whole file is in memory, so a request for more bytes means that the file ends early.
+// Handles a request for more bytes: the whole file is in memory, so the file ends early.
 boolean on_empty(j_decompress_ptr info) {
   leave(reinterpret_cast<j_common_ptr>(info), "the file ends early");
 }
@@ -75,7 +75,7 @@ void on_skip(j_decompress_ptr info, long count) {
   info->src->bytes_in_buffer -= static_cast<size_t>(count);
 }
 
-// Adobe stores CMYK inverted, as 255 - ink. The product is divided by 255 and rounded.
+// Converts CMYK, which Adobe stores as 255 - ink; divides the product by 255 with rounding.
 uint8_t ink_to_light(int stored_colour, int stored_black) {
   const int product = (255 - stored_colour) * stored_black + 128;
   const int light = stored_black - ((product + (product >> 8)) >> 8);
@@ -114,8 +114,7 @@ class JpegDecoder {
     return true;
   }
 
-  // Appends rows as they are decoded, so that a false size costs no more memory than the file's
-  // content.
+  // Appends rows as they are decoded, so that a false size takes no more memory than the content.
   bool read_rows(std::vector<uint8_t>& row, std::vector<uint8_t>& pixels) {
     if (setjmp(errors_.jump)) return false;
     jpeg_start_decompress(&info_);

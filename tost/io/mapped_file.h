@@ -9,7 +9,7 @@ namespace tost {
 
 class MappedFile {
  public:
-  // kCopyOnWrite: the memory may be written to, without changing the file.
+  // With kCopyOnWrite, changes of the memory do not change the file.
   enum class Access { kRead, kCopyOnWrite };
 
   // Throws a data Error naming the file if it is missing, unreadable or not a plain file.

@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-// Whether a text nests deeper than `most`. Exact for JSON; other text is refused anyway.
+// Whether a text nests deeper than `most`. Exact for JSON only; other text is refused anyway.
 bool nests_deeper(std::string_view text, size_t most) {
   size_t depth = 0;
   bool in_string = false;
@@ -29,7 +29,7 @@ bool nests_deeper(std::string_view text, size_t most) {
   return false;
 }
 
-// The line of a byte, counted from 1, and its column.
+// The line and the column of a byte, counted from 1.
 std::string place_of(std::string_view text, size_t byte) {
   if (text.find('\n') == text.npos) return cat("byte ", std::max<size_t>(byte, 1));
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
@@ -45,7 +45,7 @@ Json parse_limited(std::string_view text, const std::string& where, const JsonLi
     return fail(cat(where, " is nested deeper than ", limits.nesting,
                     " levels; it is damaged or not what it should be."));
   }
-  // Refuses NUL bytes, at which the parser would end.
+  // Refuses NUL bytes, because the parser would stop at one.
   const size_t nul = text.find('\0');
   if (nul != text.npos) return fail(cat(where, " is not JSON at ", place_of(text, nul + 1), "."));
   std::vector<std::set<std::string>> keys;  // of the objects around

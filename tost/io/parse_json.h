@@ -1,4 +1,4 @@
-// Parses JSON from outside, with limits. Free of torch.
+// Parses untrusted JSON, with limits. Free of torch.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct JsonLimits {
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 
-// As parse_json(), with keys in the order of the text.
+// Parses JSON as parse_json() does, with keys in the order of the text.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           const JsonLimits& limits = {});
 
 // Writes JSON on one line or indented. Bytes that are not UTF-8 become U+FFFD, where nlohmann's
-// dump() throws. Not for values that must be read again unchanged.
+// dump() throws. Do not use it for values that must be read again unchanged.
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);

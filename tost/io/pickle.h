@@ -1,10 +1,10 @@
-// Just enough of Python's pickle to read checkpoints: protocols 2 to 5 as plain data. Nothing is
-// ever called, imported or looked up; instead the tree holds the name and the arguments.
+// Reads Python's pickle, protocols 2 to 5, as plain data. The reader never calls or imports
+// anything; instead the tree holds the name and the arguments of a call.
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
-// once, cycles are possible, and neither reading nor destroying the tree recurses; code that walks
-// it must remember visited values. Text points into the pickle's bytes, which must outlive the
-// tree.
+// once, and cycles are possible, so code that walks the tree must remember visited values. Neither
+// reading nor destroying the tree recurses. Texts point into the pickle's bytes, which must outlive
+// the tree.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct PickleGlobal {
   std::string full_name() const { return std::string(module) + "." + std::string(name); }
 };
 
-// An object: the result of callee(*args, **kwargs), changed by what follows in the pickle.
+// An object: the result of callee(*args, **kwargs), changed by later opcodes of the pickle.
 struct PickleObject {
   PickleId callee = 0;
   PickleId args = 0;                 // a tuple
@@ -75,7 +75,8 @@ class PickleTree {
   PickleId root() const { return root_; }
   size_t size() const { return values_.size(); }
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  // The items of a tuple, list, set or persistent id (one), or key, value, key, value, … of a dict.
+  // The items of a tuple, list, set or persistent id (one item), or a dict's key, value, key,
+  // value, ….
   const std::vector<PickleId>& items(PickleId id) const;
   const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
   const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }
@@ -115,9 +116,9 @@ class PickleTree {
   std::unordered_map<FullName, size_t, HashName> global_index_;
 };
 
-// Limits of a pickle. One byte of it can make a value of 40 bytes, a container of about 100 or an
-// object of about 200, so memory has a separate limit. The count leaves out what growing vectors
-// need while they move, which is as much again.
+// Limits of a pickle. One byte of a pickle can make a value of 40 bytes, a container of about 100
+// or an object of about 200, so memory has a separate limit. Growing vectors can take the same
+// amount again for a moment, which is not counted.
 struct PickleLimits {
   int64_t values = 4'000'000;
   int64_t items = 16'000'000;  // references in all containers
@@ -127,14 +128,14 @@ struct PickleLimits {
   int64_t memory = int64_t{256} << 20;
 };
 
-// Reads `bytes`, which must outlive the tree and hold one pickle of at most 1 GiB and nothing after
-// it. `where` names file and entry in messages.
+// Reads one pickle of at most 1 GiB from `bytes`, which must end with it and outlive the tree.
+// `where` names file and entry in messages.
 //
-// Throws a data Error naming the byte for an opcode that protocols 2 to 5 do not write, extension
-// codes, buffers outside of the pickle, frames that do not fit, a missing STOP, use of an empty
-// stack or memo, a mark in the wrong place, keys of a wrong type or of more than 64 KiB, repeated
-// keys of a dict, names of classes of more than 512 bytes or more than 100,000 of them, strings
-// that are not UTF-8, changes of a tuple or a class, and everything above a limit.
+// Throws a data Error naming the byte for opcodes that protocols 2 to 5 do not write, extension
+// codes, buffers outside of the pickle, wrong frames, a missing STOP, use of an empty stack or
+// memo, a misplaced mark, keys of a wrong type, longer than 64 KiB or repeated, class names that
+// are longer than 512 bytes or more than 100,000, strings that are not UTF-8, changes of a tuple or
+// a class, and values above a limit.
 PickleTree read_pickle(std::string_view bytes, const std::string& where,
                        const PickleLimits& limits = {});
 

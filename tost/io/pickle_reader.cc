@@ -1,4 +1,4 @@
-// The stack machine of Python's pickle, as far as read_pickle() needs it.
+// The part of the stack machine of Python's pickle that read_pickle() needs.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,7 +24,7 @@ uint64_t unsigned_number(std::string_view bytes) {
   return value;
 }
 
-// Reads such a number in two's complement.
+// Reads a little-endian number in two's complement.
 int64_t signed_number(std::string_view bytes) {
   if (bytes.empty()) return 0;
   const size_t unused = 64 - 8 * bytes.size();
@@ -51,8 +51,8 @@ class TreeChecker {
   }
 
  private:
-  // Counts the levels of values below this one by the longest path; an edge that closes a cycle
-  // counts nothing. Recurses at most `most_` deep.
+  // Counts the levels of values below this one on the longest path; an edge that closes a cycle
+  // does not count. Recurses at most `most_` deep.
   void measure(PickleId id, int64_t above) {
     refuse_beyond(above, id);
     levels_[id] = kOpen;
@@ -90,7 +90,7 @@ class TreeChecker {
     }
   }
 
-  // The first key with the same text, so that a text that many dicts share is read once.
+  // Finds the first key with the same text, so that a key of many dicts is stored once.
   PickleId first_key(PickleId id) {
     PickleId& first = first_keys_[id];
     if (first == 0) first = key_of_text_.emplace(tree_[id].text, id).first->second;
@@ -213,9 +213,9 @@ class PickleMachine {
     stack_.push_back(id);
   }
 
-  // The approximate size of tree, stack and memo in bytes.
+  // The approximate number of bytes of tree, stack and memo.
   size_t memory() const {
-    // Items have separate blocks of at least 32 bytes, of which up to half may be unused.
+    // Counts items twice, because up to half of a block, of at least 32 bytes, may be unused.
     constexpr size_t kBlock = 32, kNode = 64;
     return tree_.values_.size() * sizeof(PickleValue) +
            tree_.items_.size() * (sizeof(std::vector<PickleId>) + kBlock) +
@@ -244,7 +244,7 @@ class PickleMachine {
     return items;
   }
 
-  // Pops a value or a mark.
+  // Removes a value or a mark from the stack.
   void pop_any() {
     if (!marks_.empty() && marks_.back() == stack_.size()) {
       marks_.pop_back();
@@ -338,7 +338,7 @@ class PickleMachine {
     }
   }
 
-  // Adds items to the container of this kind on top of the stack, or to this list of an object.
+  // Adds items to a container of this kind, or to a list of an object, on top of the stack.
   void add_to(const std::vector<PickleId>& items, PickleKind kind,
               std::vector<PickleId> PickleObject::*list, const char* refusal) {
     const PickleId id = top();

@@ -1,5 +1,5 @@
-// PNG through libpng. As in jpeg.cc, functions that call the library set a jump target and have no
-// local object with a destructor; exceptions are thrown after the jump.
+// PNG through libpng. Functions that call the library set a jump target and have no local object
+// with a destructor, as in jpeg.cc. Exceptions are thrown after the jump.
 #include <png.h>
 
 #include <csetjmp>
@@ -12,7 +12,7 @@
 namespace tost {
 namespace {
 
-// Deflate expands data at most 1032 times, so a header that claims more shows a truncated file.
+// The largest expansion by deflate, so that a header that claims more means a truncated file.
 constexpr int64_t kMaxExpansion = 1032;
 
 struct PngErrors {
@@ -57,13 +57,13 @@ class PngDecoder {
   bool read_header(const ImageLimits& limits) {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, &source_, on_read);
-    // Our code checks limits with a better message than the library's. Skips text chunks.
+    // Checks limits in image.cc, with better messages than the library's. Skips text chunks.
     const auto side = static_cast<png_uint_32>(limits.max_side);
     png_set_user_limits(png_, side, side);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
     raw_bytes_ = static_cast<int64_t>(png_get_rowbytes(png_, info_)) * height();
-    // Asks the library to convert to 8-bit grey or RGB.
+    // Makes the library convert to 8-bit grey or RGB.
     const int type = png_get_color_type(png_, info_);
     if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
     if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png_);

@@ -23,16 +23,16 @@ struct Box {
 Image crop(const Image& image, const Box& box);
 
 // Resizes in two passes, along rows and along columns, by a triangle or Keys cubic (a = -0.5)
-// filter whose support grows with the reduction, rounding to 8 bits after each. Equal to Pillow
-// 13's resize in every size tried; earlier versions use another order of passes for some sizes, and
-// then differ by a few grey levels at hard edges.
+// filter whose support grows with the reduction. Each pass rounds to 8 bits. The result was equal
+// to Pillow 13's in every test; earlier versions differ by a few grey levels at hard edges for some
+// sizes.
 Image resize(const Image& image, int64_t width, int64_t height, Filter filter);
 
-// Resizes crop(image, box) without copying it: pixels outside the box have no influence.
+// Resizes crop(image, box) without a copy; pixels outside the box have no influence.
 Image resize(const Image& image, const Box& box, int64_t width, int64_t height, Filter filter);
 
-// Computes crop(resize(image, width, height, filter), part), bit for bit, without the rest: memory
-// and time depend on the image and the part, however large width x height is.
+// Computes only the part of crop(resize(image, width, height, filter), part), bit for bit. Memory
+// and time do not depend on width x height.
 Image resize_part(const Image& image, int64_t width, int64_t height, const Box& part,
                   Filter filter);
 

@@ -22,8 +22,8 @@ constexpr size_t kMaxRank = 64;  // the limit of torch's iterators
   fail_data("'", file, "' is not a valid safetensors file: ", what, ".");
 }
 
-// Fills a header from the events of the JSON parser; checks structure and types, not sizes. Nothing
-// that is not expected is stored, so that memory is bounded by the text.
+// Fills a header from the events of the JSON parser; checks structure and types, not sizes. Stores
+// only expected values, so that memory is bounded by the text.
 class HeaderReader {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
@@ -178,7 +178,7 @@ class HeaderReader {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-// The JSON between the length and the data.
+// Finds the JSON between the length and the data.
 std::string_view header_text(std::string_view bytes, int64_t file_bytes, const std::string& file) {
   if (file_bytes < 8 || bytes.size() < 8) {
     fail_invalid(file, cat("it has ", file_bytes, " bytes, fewer than the 8 of the header length"));
@@ -195,7 +195,7 @@ std::string_view header_text(std::string_view bytes, int64_t file_bytes, const s
   }
   const auto text = bytes.substr(8, length);
   if (text.empty() || text.front() != '{') fail_invalid(file, "its header does not begin with '{'");
-  // The JSON reader takes a raw NUL for the end of its input.
+  // Refuses a raw NUL, which the JSON reader takes for the end of input.
   if (text.find('\0') != text.npos) fail_invalid(file, "its header holds a NUL byte");
   return text;
 }
@@ -214,7 +214,7 @@ void check_size(const std::string& name, const SafetensorsEntry& entry, const st
   }
 }
 
-// Entries in the order of the data follow each other from 0 to its end.
+// Checks that entries, in the order of the data, cover the data without gaps.
 void check_tiling(const SafetensorsHeader& header, int64_t data_bytes, const std::string& file) {
   std::vector<const std::pair<const std::string, SafetensorsEntry>*> order;
   for (const auto& item : header.entries) order.push_back(&item);

@@ -1,11 +1,10 @@
-// The header of a safetensors file: 8 bytes little-endian length, then that many bytes of JSON
-// naming every tensor's type, shape and place, then the data. Free of torch.
+// The header of a safetensors file: a little-endian length of 8 bytes, then JSON of this length
+// with every tensor's type, shape and offsets, then the data. Free of torch.
 //
-// Stricter than the reference implementation where it ignores what the format forbids or what could
-// mislead: a first byte other than '{', duplicate names (tensors, metadata), unknown fields of a
-// tensor, tensors described by a list instead of an object, and those of more than 64 dimensions
-// are refused, and so are types that are not read (of 4 and 6 bits, complex numbers, scales).
-// tests/python/test_safetensors.py compares the two case by case.
+// The reader is stricter than the reference implementation. It refuses a first byte other than '{',
+// duplicate names, unknown fields of a tensor, lists in place of a tensor's object, more than 64
+// dimensions, and unsupported types (4 and 6 bits, complex numbers, scales).
+// tests/python/test_safetensors.py compares both implementations.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +29,12 @@ struct SafetensorsHeader {
   int64_t data_offset = 0;  // of the data from the start of the file
 };
 
-// Bytes of one element, 0 for a name this project does not read (the 4-bit and 6-bit types, for
-// example).
+// The bytes of one element; 0 for an unsupported type, such as 4-bit and 6-bit types.
 int64_t safetensors_dtype_bytes(std::string_view dtype);
 
 // Reads and checks the header. `bytes` is the file's beginning, at least through the header;
-// `file_bytes` its whole size; `file` its name for messages. On return the entries tile the data
-// without hole, overlap or rest. Throws a data Error otherwise. Time and memory are linear in the
+// `file_bytes` its whole size; `file` its name for messages. On return the entries cover the data
+// without gap and overlap. Throws a data Error otherwise. Time and memory are linear in the
 // header's length.
 SafetensorsHeader parse_safetensors_header(std::string_view bytes, int64_t file_bytes,
                                            const std::string& file);

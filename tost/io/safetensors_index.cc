@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxIndexBytes = 100'000'000;  // as a header may have
 constexpr std::string_view kEnding = ".safetensors";
 
-// A name in the folder of the index: no separators, nothing hidden, no control characters.
+// Whether a name is in the folder of the index: no separator, leading dot or control character.
 bool is_shard_name(const std::string& name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -24,7 +24,7 @@ bool is_shard_name(const std::string& name) {
          name.front() != '.' && std::all_of(name.begin(), name.end(), plain);
 }
 
-// The first of `a` that `b` lacks; null where there is none.
+// The first name in `a` that `b` lacks; null if there is none.
 const std::string* missing_from(const std::set<std::string>& b, const std::set<std::string>& a) {
   const auto found =
       std::find_if(a.begin(), a.end(), [&](const std::string& name) { return b.count(name) == 0; });
@@ -108,7 +108,7 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
   bytes.resize(in.read(bytes.data(), 8));
   uint64_t length = 0;
   for (size_t i = bytes.size(); i-- > 0;) length = length << 8 | uint8_t(bytes[i]);
-  // Beyond the limit nothing is read: the parser refuses the length itself.
+  // Reads nothing beyond the limit, because the parser then refuses the length.
   if (bytes.size() == 8 && length <= uint64_t(kMaxSafetensorsHeader)) {
     bytes.resize(8 + std::min(uint64_t(std::max<int64_t>(in.size() - 8, 0)), length));
     bytes.resize(8 + in.read(bytes.data() + 8, bytes.size() - 8));

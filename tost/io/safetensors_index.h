@@ -24,28 +24,28 @@ struct SafetensorsIndex {
 // Whether a file of this name is such an index.
 bool is_safetensors_index(const std::filesystem::path& file);
 
-// Strict: throws a data Error naming `where` unless it is an object of "weight_map" and perhaps
-// "metadata" (an object, whose content is not used), no key is there twice, the map is not empty,
-// and every shard is a plain name ending in .safetensors, so that it is in the folder of the index.
+// Throws a data Error naming `where` unless the text is an object with "weight_map" and optionally
+// the object "metadata", without repeated keys. The map must not be empty, and every shard must be
+// a plain name that ends in .safetensors.
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
 
-// The text of an index; total_bytes: of the data in all shards.
+// Makes the text of an index; total_bytes is the size of the data in all shards.
 std::string safetensors_index_text(const SafetensorsIndex& index, int64_t total_bytes);
 
-// The index in a file of at most 100 MB.
+// Reads the index in a file of at most 100 MB.
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);
 
 // Throws a data Error unless the shard holds exactly the tensors that the index lists for it.
 void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
                  const std::string& shard, const std::string& index);
 
-// Adds a shard's metadata to that of the shards before it. Throws a data Error where they differ.
+// Adds a shard's metadata to those of earlier shards. Throws a data Error for different metadata.
 void merge_shard_metadata(std::map<std::string, std::string>& all,
                           const std::map<std::string, std::string>& metadata,
                           const std::string& shard);
 
-// All shards of an index together: `read` gives those of one path, with the tensors by name in
-// `member` and with `metadata`. Throws a data Error if they do not belong together.
+// Joins all shards of an index: `read` reads the shard at a path, which has tensors by name in
+// `member`, and `metadata`. Throws a data Error if the shards do not match.
 template <class File, class Tensors, class Read>
 File read_shards(const std::filesystem::path& index, Tensors File::*member, const Read& read) {
   File all;
@@ -61,10 +61,10 @@ File read_shards(const std::filesystem::path& index, Tensors File::*member, cons
   return all;
 }
 
-// The header of a file, without reading a tensor. `file` may also be an index of shards: then the
-// entries of all shards and their metadata together, `begin` and `end` counting in each shard and
-// data_offset being 0. Throws the data Errors of parse_safetensors_header, and one for a file that
-// cannot be read, or shards that do not belong together, as load_safetensors does.
+// Reads the header of a file, without tensors. `file` may also be an index of shards: the result
+// then has the entries and metadata of all shards, `begin` and `end` count within a shard, and
+// data_offset is 0. Throws the data Errors of parse_safetensors_header, and one for an unreadable
+// file or for shards that do not match.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file);
 
 }  // namespace tost

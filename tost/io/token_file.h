@@ -1,6 +1,6 @@
-// Files of 16-bit token ids: nanoGPT's, which hold only the ids, and llm.c's, which begin with a
-// header of 256 32-bit numbers: magic 20240520, version 1, number of tokens, zeros. All
-// little-endian. llm.c's files of 32-bit tokens (magic 20240801) are not read.
+// Files of 16-bit token ids, little-endian. nanoGPT's hold only the ids; llm.c's begin with a
+// header of 256 32-bit numbers: magic 20240520, version 1, number of tokens, zeros. llm.c's files
+// of 32-bit tokens (magic 20240801) are not read.
 #pragma once
 
 #include <array>
@@ -31,8 +31,9 @@ inline constexpr int64_t kMaxTokenFileVocab = 65'536;
 // A token file, mapped into memory. Immutable.
 class TokenFile {
  public:
-  // Files with llm.c's magic number are of its format, others of nanoGPT's. Throws a data Error
-  // naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit tokens.
+  // Opens a file. With llm.c's magic number it has llm.c's format, else nanoGPT's. Throws a data
+  // Error naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit
+  // tokens.
   explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -40,10 +41,9 @@ class TokenFile {
   int64_t size() const { return size_; }
   const uint16_t* ids() const { return ids_; }  // size() of them, as long as this lives
 
-  // The largest id, found by reading the whole file.
+  // The largest id; reads the whole file.
   int32_t largest() const;
-  // Throws a data Error naming file, place and id unless ids [begin, begin + count) are all below
-  // vocab.
+  // Throws a data Error naming file, position and id unless ids [begin, begin + count) fit vocab.
   void check_below(int64_t vocab, int64_t begin, int64_t count) const;
 
  private:
@@ -59,7 +59,8 @@ class TokenFileWriter {
  public:
   TokenFileWriter(const std::filesystem::path& path, TokenFormat format);
 
-  // Appends ids. Throws a data Error outside 0 ... 65,535, and for more than a header can count.
+  // Appends ids. Throws a data Error for ids above 65,535, and for more ids than a header can
+  // count.
   void add(const std::vector<int32_t>& ids);
   void finish();  // durable
   int64_t size() const { return size_; }

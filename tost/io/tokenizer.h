@@ -35,7 +35,7 @@ class Tokenizer {
   virtual nlohmann::json to_json() const = 0;
 };
 
-// Makes a tokenizer of its JSON. Throws a data Error naming `where` for anything unexpected.
+// Makes a tokenizer from its JSON. Throws a data Error naming `where` for wrong JSON.
 std::shared_ptr<const Tokenizer> tokenizer_from_json(const nlohmann::json& json,
                                                      const std::string& where);
 

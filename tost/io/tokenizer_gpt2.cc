@@ -8,7 +8,7 @@
 namespace tost {
 namespace {
 
-// The place of a piece's ids among those of the text, where it was first encoded.
+// The position of a piece's ids in the ids of the text, where the piece was first encoded.
 struct Known {
   size_t begin, count;
 };

@@ -43,7 +43,7 @@ bool is_word(std::string_view word) {
 
 class WordTokenizer : public Tokenizer {
  public:
-  // Takes all words by id, the two special ones first.
+  // Makes a tokenizer from all words in the order of ids; the first two are special.
   explicit WordTokenizer(std::vector<std::string> words) : words_(std::move(words)) {
     for (size_t i = kLineEnd + 1; i < words_.size(); ++i) {
       ids_.emplace(words_[i], static_cast<int32_t>(i));

@@ -1,22 +1,22 @@
-// All tokenizers. They are immutable and may be used from several threads at once.
+// All tokenizers. Tokenizers are immutable, and several threads may use one at once.
 #pragma once
 
 #include "tost/io/tokenizer.h"
 
 namespace tost {
 
-// The text of the separator's piece, as in GPT-2.
+// The text of the separator, as in GPT-2.
 inline constexpr char kEndOfText[] = "<|endoftext|>";
 
 // The tokenizer of bytes: ids 0 to 255 are the bytes, 256 is the end of text. Takes any text.
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 // The tokenizer of characters: ids are ranks of characters by code point, as in character data of
-// nanoGPT; there is no end of text. Encoding throws a data Error with the byte offset of a
-// character outside the set, and of a byte that is not UTF-8.
+// nanoGPT; there is no end of text. Encoding throws a data Error with the byte offset of an unknown
+// character, or of a byte that is not UTF-8.
 class CharSet {
  public:
-  // Collects the characters of `text`; `where` names it in the data Error for invalid UTF-8.
+  // Collects the characters of `text`; `where` names the text in the data Error for invalid UTF-8.
   void add(std::string_view text, const std::string& where);
   int64_t size() const;
   std::shared_ptr<const Tokenizer> tokenizer() const;  // a data Error while the set is empty
@@ -35,13 +35,13 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int6
 
 // GPT-2's byte-level BPE of 50,257 ids, the last of which is the end of text: identical to
 // tiktoken's "gpt2". Bytes that are not UTF-8 do not change; each run of them is a separate piece.
-// `path`: a ranks file of tiktoken (`base64(token) rank` a line), or a folder with one (*.tiktoken)
-// or with vocab.bpe and encoder.json. Throws a data Error naming file and line.
+// `path` is a ranks file of tiktoken (lines of `base64(token) rank`), or a folder with a ranks file
+// (*.tiktoken) or with vocab.bpe and encoder.json. Throws a data Error naming file and line.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& path);
 
-// GPT-2's splitting with another vocabulary: the tokens by id, then the end of text. Throws a data
-// Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer than 4,096
-// bytes or repeated.
+// GPT-2's splitting with another vocabulary: the tokens in the order of ids, then the end of text.
+// Throws a data Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer
+// than 4,096 bytes or repeated.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(std::vector<std::string> tokens,
                                                     const std::string& where);
 

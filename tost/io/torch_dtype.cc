@@ -50,7 +50,7 @@ const TorchDtypeInfo* find_torch_dtype(std::string_view name) {
 }
 
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class) {
-  // An UntypedStorage counts as bytes, because only its tensors have a type.
+  // Treats an UntypedStorage as bytes, because only its tensors have a type.
   if (storage_class == "UntypedStorage") return &dtype_info(kUInt8);
   for (const TorchDtypeInfo& info : kDtypes) {
     if (!storage_class.empty() && storage_class == info.storage) return &info;

@@ -48,7 +48,7 @@ struct TorchDtypeInfo {
 };
 
 const TorchDtypeInfo& dtype_info(TorchDtype dtype);
-// The type of this name; nullptr if it is not in the table.
+// The type with this name; nullptr if the table does not have it.
 const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);

@@ -158,14 +158,15 @@ class ArchiveReader {
 
 constexpr size_t kMaxDimensions = 4'000'000;
 
-// Makes tensors from the calls by which Python would have made them.
+// Makes tensors from the calls by which Python would make them.
 class Rebuilder {
  public:
   Rebuilder(const TorchParts& parts, const std::string& file)
       : parts_(parts), tree_(parts.tree), file_(file) {}
 
   std::unordered_map<PickleId, TorchTensor> run() {
-    // Arguments are made before a call, so a tensor has a smaller number than its object.
+    // Visits values in the order of their numbers, because a tensor precedes the object that
+    // contains it.
     for (PickleId id = 0; id < tree_.size(); ++id) {
       if (!tree_.is(id, PickleKind::kObject)) continue;
       at_ = tree_[id].offset;
@@ -173,7 +174,8 @@ class Rebuilder {
       const auto& args = tree_.items(made.args);
       if (tree_.is_global(made.callee, "torch._tensor", "_rebuild_from_type_v2") ||
           tree_.is_global(made.callee, "torch.tensor", "_rebuild_from_type_v2")) {
-        // The arguments (function, class, arguments, state) make a tensor with attributes.
+        // Handles a tensor with attributes, whose arguments are (function, class, arguments,
+        // state).
         if (args.size() != 4 || !tree_.is(args[0], PickleKind::kGlobal) ||
             !tree_.is(args[2], PickleKind::kTuple)) {
           refuse("is rebuilt from something unknown");
@@ -231,7 +233,7 @@ class Rebuilder {
     keep(id, std::move(tensor));
   }
 
-  // Limits tensors: a call takes as little as seven bytes, and a shape up to a kilobyte of memory.
+  // Limits the number of tensors, because a call of seven bytes can make a shape of a kilobyte.
   void keep(PickleId id, TorchTensor tensor) {
     dimensions_ += tensor.shape.size() + 1;
     if (dimensions_ > kMaxDimensions) {
@@ -249,7 +251,7 @@ class Rebuilder {
     return info->dtype;
   }
 
-  // Reads a tuple or list of integers >= 0, or a torch.Size of one.
+  // Reads a tuple, list or torch.Size of integers >= 0.
   std::vector<int64_t> sizes(PickleId id, const char* which) const {
     const std::string what = cat("the ", which, " of the tensor at byte ", at_);
     if (tree_.is_call(id, "torch", "Size") && tree_.items(tree_.object(id).args).size() == 1) {
@@ -276,7 +278,7 @@ class Rebuilder {
     return sizes;
   }
 
-  // Refuses views that conjugate or negate what their storage holds.
+  // Refuses views that conjugate or negate the values of their storage.
   void check_metadata(PickleId id) const {
     if (tree_.is(id, PickleKind::kNone)) return;
     if (!tree_.is(id, PickleKind::kDict)) refuse("carries metadata that is not a dict");

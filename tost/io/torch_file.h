@@ -1,9 +1,10 @@
 // Reads files of torch.save as data: their values, and their tensors as views of the file's bytes.
-// Executes, imports and looks up nothing in them, and allocates nothing on a mere claim of size.
-// Free of torch; torch_tensors.h makes tensors of the result.
+// Executes and imports nothing, and allocates nothing on a mere claim of size. Free of torch;
+// torch_tensors.h makes torch's tensors from the result.
 //
-// It reads the zip archive of torch 1.6 and later: NAME/data.pkl, NAME/data/KEY, NAME/version and
-// NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian files are refused.
+// The reader supports the zip archive of torch 1.6 and later: NAME/data.pkl, NAME/data/KEY,
+// NAME/version and NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian
+// files are refused.
 #pragma once
 
 #include <atomic>
@@ -33,8 +34,8 @@ struct TorchStorageRef {
   TorchDtype dtype = TorchDtype::kFloat32;
 };
 
-// Elements offset + sum(index * stride) of a storage, for every index within `shape`; all of them
-// are inside the storage.
+// The elements offset + sum(index * stride) of a storage for every index within `shape`. All
+// elements are inside the storage.
 struct TorchTensor {
   TorchDtype dtype = TorchDtype::kFloat32;
   std::vector<int64_t> shape, strides;  // >= 0, as many of each, at most 64; strides in elements
@@ -47,10 +48,11 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// The most elements of a tensor that has more than its storage, by strides of 0.
+// The largest number of elements of a tensor that, by strides of 0, has more elements than its
+// storage.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
-// The content of an archive, from which tensors are made.
+// The values and storages of an archive.
 struct TorchParts {
   std::string version;
   PickleTree tree;
@@ -60,10 +62,10 @@ struct TorchParts {
 
 class TorchFile {
  public:
-  // Maps the file for the lifetime of the object. Writing to the bytes does not change the file.
-  // Throws a data Error in one sentence for every defect.
+  // Maps the file for the lifetime of the object. Changes of the bytes do not change the file.
+  // Throws a data Error for every defect.
   static std::shared_ptr<const TorchFile> open(const std::filesystem::path& path);
-  // Reads bytes in memory that `owner` keeps alive; messages call the file `name`.
+  // Reads a file in memory that `owner` keeps alive; messages call it `name`.
   static std::shared_ptr<const TorchFile> parse(std::string_view bytes, const std::string& name,
                                                 std::shared_ptr<const void> owner = nullptr);
 
@@ -73,10 +75,11 @@ class TorchFile {
   PickleId root() const { return parts_.tree.root(); }
 
   const std::vector<TorchStorage>& storages() const { return parts_.storages; }
-  // The bytes of a storage, whose checksum is compared once. Throws a data Error if it differs.
+  // The bytes of a storage, whose checksum is checked once. Throws a data Error for a wrong
+  // checksum.
   std::string_view storage_bytes(size_t storage) const;
 
-  // The value as a tensor; nullptr if it is not one.
+  // The value as a tensor; nullptr if the value is no tensor.
   const TorchTensor* tensor(PickleId id) const;
 
  private:
@@ -94,9 +97,8 @@ bool looks_like_torch_file(std::string_view bytes);
 
 [[noreturn]] void fail_torch(const std::string& file, const std::string& what);
 
-// Whether the name is in a list of constructors of plain data: torch's tensors, storages and types,
-// numpy's arrays, and the containers and numbers of Python. Other names need not be harmful, but
-// are not known to be harmless.
+// Whether the name is in the list of harmless constructors: torch's tensors, storages and types,
+// numpy's arrays, and containers and numbers of Python. Other names may be harmful.
 bool is_harmless_name(std::string_view module, std::string_view name);
 
 }  // namespace tost

@@ -20,7 +20,7 @@ std::optional<PickleId> attributes(const PickleTree& tree, const PickleObject& m
   return std::nullopt;
 }
 
-// The dict from which torch_fields() are read: the value itself, or an object's state.
+// The dict from which torch_fields() reads: the value itself, or an object's state.
 PickleId fields_holder(const PickleTree& tree, PickleId id) {
   if (!tree.is(id, PickleKind::kObject) || is_torch_dict(tree, id)) return id;
   return attributes(tree, tree.object(id)).value_or(id);
@@ -37,7 +37,7 @@ bool can_hold_tensors(PickleKind kind) {
          kind == PickleKind::kObject;
 }
 
-// Lists tensors, recursing as deep as values are nested, which PickleLimits::depth limits.
+// Lists tensors by recursion, whose depth PickleLimits::depth limits.
 class TensorLister {
  public:
   explicit TensorLister(const TorchFile& file)
@@ -77,7 +77,8 @@ class TensorLister {
     name_.resize(size);
   }
 
-  // The fields of a value, empty if returned before, because many objects may have one state.
+  // The fields of a value when it is first visited, else none, because many objects may share one
+  // state.
   std::vector<PickleId> take_fields(PickleId id) {
     const PickleId holder = fields_holder(tree_, id);
     if (holder != id && entered_[holder]) return {};

@@ -27,9 +27,9 @@ struct NamedTorchTensor {
   const TorchTensor* tensor = nullptr;
 };
 
-// Lists every tensor that can be reached from `from`, in order. Enters each container once, by the
-// first path, so that time is linear in the file; cuts names after 1024 bytes. Throws a data Error
-// beyond 200,000 tensors or 64 MiB of names.
+// Lists every tensor that can be reached from `from`, in order. Visits each container once, by the
+// first path, so that time is linear in the file; truncates names after 1024 bytes. Throws a data
+// Error beyond 200,000 tensors or 64 MiB of names.
 std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId from);
 
 // The number of an int, float or bool; nullopt for everything else.

@@ -20,7 +20,7 @@ constexpr uint64_t kElsewhere = 0xffffffff;  // a size or an offset is in the zi
   fail_data("'", file, "' is not a valid torch archive: ", what, ".");
 }
 
-// An entry as its local header or its record in the directory describes it.
+// The fields of an entry in its local header or in its record of the directory.
 struct Record {
   std::string_view name, bytes;
   uint64_t flags = 0, method = 0, crc = 0, stored = 0, size = 0;
@@ -53,7 +53,7 @@ class ZipReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_zip(file_, what); }
 
-  // Reads a little-endian number at `at`, which the caller has checked to be inside.
+  // Reads a little-endian number at `at`; the caller must check that it is inside the file.
   template <int kBytes>
   uint64_t number(uint64_t at) const {
     uint64_t value = 0;
@@ -63,7 +63,7 @@ class ZipReader {
     return value;
   }
 
-  // Finds the end record, which must be at the end of the file, without a comment after it.
+  // Finds the end record, which must end the file and have no comment.
   uint64_t find_end() const {
     if (bytes_.size() < kEndSize) fail("it is too short to be one");
     const uint64_t at = bytes_.size() - kEndSize;
@@ -102,8 +102,8 @@ class ZipReader {
     }
   }
 
-  // Replaces the values of the end record by those of the zip64 record before the locator; returns
-  // the size.
+  // Replaces the values of the end record by those of the zip64 record; returns the size of that
+  // record.
   uint64_t read_end64(uint64_t locator, uint64_t size) {
     end_ = locator - kEnd64Size;
     if (locator < kEnd64Size || number<8>(locator + 8) != end_) {
@@ -148,7 +148,8 @@ class ZipReader {
     }
   }
 
-  // Reads the fields that headers and records share, from the flags on; the name is at `name`.
+  // Reads the fields that local headers and records share, from the flags on; the name is at
+  // `name`.
   Record read_fields(uint64_t at, uint64_t name) const {
     Record record;
     record.flags = number<2>(at);
@@ -162,8 +163,7 @@ class ZipReader {
     return record;
   }
 
-  // Replaces the sizes, and the offset if there is one, by those of the zip64 field if they are
-  // marked as such.
+  // Replaces sizes and offset by those of the zip64 field if they are marked as 64-bit values.
   void read_zip64(Record& record, bool has_offset) const {
     const auto refuse = [&](const char* what) {
       fail(cat("entry ", shown(record.name), " has ", what));
@@ -213,7 +213,8 @@ class ZipReader {
     return record;
   }
 
-  // Whether bytes [at, end), after the data, repeat checksum and sizes with 32 or 64 bits.
+  // Whether bytes [at, end) are a data descriptor with the entry's checksum and sizes of 32 or 64
+  // bits.
   bool descriptor_agrees(uint64_t at, uint64_t end, const Record& record) const {
     if (end - at != 16 && end - at != 24) return false;
     if (number<4>(at) != kDescriptorMark || number<4>(at + 4) != record.crc) return false;

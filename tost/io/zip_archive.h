@@ -1,10 +1,10 @@
 // Reads zip archives of stored entries, as torch.save writes them, from the memory of the whole
 // file.
 //
-// It is strict, so that no two readers can disagree about a file. Entries follow each other without
-// gap or overlap from the first byte to the directory, which ends at its end record, which ends the
-// file. Local headers, data descriptors and directory agree. Names are relative, plain and unique.
-// Nothing is compressed, encrypted, split or commented.
+// The reader is strict, so that no other reader can find different content in a file. Entries must
+// follow each other without gap or overlap from the first byte to the directory, and the end record
+// must end the file. Local headers, data descriptors and directory must agree. Names must be
+// relative, plain and unique. Nothing may be compressed, encrypted, split or commented.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct ZipEntry {
 class ZipArchive {
  public:
   // `file` names the file in messages; `bytes` must outlive the archive. Throws a data Error for
-  // every violation of a rule above. Time and memory are linear in the number of entries.
+  // every violation of these rules. Time and memory are linear in the number of entries.
   ZipArchive(std::string_view bytes, const std::string& file);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the directory's order
-  // The entry of this name; nullptr if there is none.
+  // The entry with this name; nullptr if there is none.
   const ZipEntry* find(std::string_view name) const;
-  // The entry's bytes, whose checksum every call compares with the directory's.
+  // The bytes of an entry; every call checks their checksum.
   std::string_view read(const ZipEntry& entry) const;
 
  private:
