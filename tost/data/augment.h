@@ -45,8 +45,7 @@ void check_augment(const AugmentConfig& config);
 class Augmenter {
  public:
   Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
-  // Writes the network's input [channels, size, size], a function of the picture and the state of
-  // `random`.
+  // Writes the network's input [channels, size, size], a function of picture and `random`.
   void operator()(const Image& image, Random& random, float* to) const;
 
   // Returns the 8-bit picture before normalisation and erasing.

@@ -1,6 +1,5 @@
 // The picture operations of colour jitter and RandAugment. They agree with Pillow's ImageEnhance,
-// ImageOps and Image.transform within one grey level. No operation changes size or channels. Free
-// of torch.
+// ImageOps and Image.transform within one grey level. Size and channels stay. Free of torch.
 #pragma once
 
 #include <array>

@@ -137,8 +137,7 @@ Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t
   batch.labels = torch::empty({count}, torch::kInt64);
   batch.samples.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    // Seeds a picture's random numbers by epoch and position, so that they do not depend on the
-    // thread.
+    // Seeds a picture's random numbers by epoch and position, not by thread.
     Random random(config_.seed ^ kSampleStream, static_cast<uint64_t>(epoch),
                   static_cast<uint64_t>(begin + i));
     fill(batch, i, order[static_cast<size_t>(begin + i)], random);

@@ -33,8 +33,7 @@ class SequenceDataset {
   virtual int64_t size() const = 0;
   virtual SequenceSample sample(int64_t i) const = 0;  // may throw a data Error naming the place
   virtual int64_t label(int64_t i) const = 0;          // 0 ... classes().size() - 1
-  // The number of tokens of sample(i), or of the longer text of a pair; does not read the sample if
-  // possible.
+  // The number of tokens of sample(i), or of the longer text of a pair; avoids reading the sample.
   virtual int64_t length(int64_t i) const = 0;
   virtual const std::vector<std::string>& classes() const = 0;
   virtual SequenceCoding coding() const = 0;
@@ -97,8 +96,7 @@ struct SequenceRows {
 
 class StoredSequences : public SequenceDataset {
  public:
-  // Cuts every text to `max_length` bytes; 0: no limit. The caller must check that no text is
-  // empty.
+  // Cuts every text to `max_length` bytes; 0: no limit. The caller must refuse empty texts.
   StoredSequences(SequenceRows rows, int64_t max_length);
 
   int64_t size() const override { return static_cast<int64_t>(rows_.labels.size()); }

@@ -16,8 +16,7 @@ class ShapesDataset : public ImageDataset {
 
   int64_t size() const override { return size_; }
   const std::vector<std::string>& classes() const override;
-  // label, image and mask are functions of (seed, split, i); image and mask also depend on the
-  // side.
+  // label, image and mask are functions of (seed, split, i), image and mask also of the side.
   int64_t label(int64_t i) const override;
   Image image(int64_t i) const override;
   std::string name(int64_t i) const override;

@@ -1,5 +1,4 @@
-// Finds the splits of a text, which are files or parts of files, and makes the tokenizer with a
-// name.
+// Finds the splits of a text, which are files or parts of files, and makes tokenizers by name.
 #pragma once
 
 #include <filesystem>

@@ -40,8 +40,7 @@ Tensor take(const SafetensorsFile& file, const std::string& where, const char* n
   return tensor;
 }
 
-// The number of tokens of each sample up to the last token with a target; 0 if there are no
-// targets.
+// The number of tokens of each sample up to the last target; 0 if there are no targets.
 Tensor lengths_of(const Tensor& targets) {
   const Tensor places = torch::arange(1, targets.size(1) + 1);
   std::vector<Tensor> parts;

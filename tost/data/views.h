@@ -31,8 +31,7 @@ class SubsetDataset : public ImageDataset {
   std::vector<int64_t> indices_;
 };
 
-// Caches decoded or generated pictures (not masks) up to `max_bytes`; decodes other pictures each
-// time.
+// Caches decoded or generated pictures (not masks) up to `max_bytes`; decodes others each time.
 class CachedDataset : public ImageDataset {
  public:
   CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes);
@@ -80,8 +79,7 @@ std::vector<std::string> available_splits(std::vector<std::string> stored, doubl
 void check_available(const std::string& path, const std::vector<std::string>& stored,
                      double holdout, const std::string& wanted);
 
-// Opens the split `wanted`, a checked name, which may be held out; `open` opens a split of the
-// files.
+// Opens the split `wanted`, which may be held out; `open` opens a split of the files.
 template <class Subset, class Open>
 auto open_split(const std::string& path, const std::vector<std::string>& stored, double holdout,
                 const std::string& wanted, const Open& open) -> decltype(open(wanted)) {

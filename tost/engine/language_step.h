@@ -13,8 +13,7 @@
 namespace tost {
 
 // Passes a few tokens through a whole language model. Every thread computes a share of each
-// product's outputs, and waits for the others once a product. Not thread-safe. `weights` outlive
-// it.
+// product's outputs, and waits for the others once a product. `weights` outlive it.
 class LanguageStep {
  public:
   explicit LanguageStep(const LanguageWeights& weights);

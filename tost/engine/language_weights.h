@@ -19,8 +19,7 @@ namespace tost {
 struct NormWeight {
   static constexpr float kEps = 1e-5f;  // of every norm of a language model
 
-  // Arguments of a norm from contiguous float32 rows x to y; the caller may change types and
-  // strides.
+  // Arguments of a norm from contiguous float32 rows x to y; callers may change types and strides.
   kernels::NormRowsArgs args(const float* x, int64_t rows, void* y) const;
 
   Array weight, bias;  // [C] float32; bias may be undefined

@@ -52,8 +52,7 @@ class Parts {
       const uint32_t begin = heap_.back().begin(), end = begin + heap_.back().length;
       heap_.pop_back();
       const uint32_t middle = end_[begin];
-      // Skips an outdated candidate: its left part was joined to another, or a part of it has
-      // grown.
+      // Skips an outdated candidate: its left part was joined to another, or a part has grown.
       if (middle == 0 || middle >= end || end_[middle] != end) continue;
       end_[begin] = end;
       end_[middle] = 0;
@@ -189,8 +188,7 @@ Gpt2Splitter::Gpt2Splitter() : code_(std::make_unique<Code>()) {
   const std::string text = pattern();
   int error = 0;
   size_t offset = 0;
-  // Anchors the pattern here, because PCRE2 runs no compiled code for matches that are anchored
-  // later.
+  // Anchors the pattern here, because PCRE2 runs no compiled code for matches anchored later.
   code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                   PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (code_->compiled == nullptr) {

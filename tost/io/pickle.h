@@ -3,8 +3,7 @@
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
 // once, and cycles are possible, so code that walks the tree must remember visited values. Neither
-// reading nor destroying the tree recurses. Texts point into the pickle's bytes, which must outlive
-// the tree.
+// reading nor destroying it recurses. Texts point into the pickle's bytes, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +74,7 @@ class PickleTree {
   PickleId root() const { return root_; }
   size_t size() const { return values_.size(); }
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  // The items of a tuple, list, set or persistent id (one item), or a dict's key, value, key,
-  // value, ….
+  // The items of a tuple, list, set or persistent id (one), or a dict's key, value, key, value, ….
   const std::vector<PickleId>& items(PickleId id) const;
   const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
   const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }

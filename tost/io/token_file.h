@@ -31,9 +31,8 @@ inline constexpr int64_t kMaxTokenFileVocab = 65'536;
 // A token file, mapped into memory. Immutable.
 class TokenFile {
  public:
-  // Opens a file. With llm.c's magic number it has llm.c's format, else nanoGPT's. Throws a data
-  // Error naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit
-  // tokens.
+  // A file with llm.c's magic number has llm.c's format, others nanoGPT's. Throws a data Error
+  // naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit tokens.
   explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -59,8 +58,7 @@ class TokenFileWriter {
  public:
   TokenFileWriter(const std::filesystem::path& path, TokenFormat format);
 
-  // Appends ids. Throws a data Error for ids above 65,535, and for more ids than a header can
-  // count.
+  // Appends ids. Throws a data Error for ids above 65,535, and for more than a header can count.
   void add(const std::vector<int32_t>& ids);
   void finish();  // durable
   int64_t size() const { return size_; }

@@ -48,8 +48,7 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// The largest number of elements of a tensor that, by strides of 0, has more elements than its
-// storage.
+// The most elements of a tensor that, by strides of 0, has more elements than its storage.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
 // The values and storages of an archive.
@@ -75,8 +74,7 @@ class TorchFile {
   PickleId root() const { return parts_.tree.root(); }
 
   const std::vector<TorchStorage>& storages() const { return parts_.storages; }
-  // The bytes of a storage, whose checksum is checked once. Throws a data Error for a wrong
-  // checksum.
+  // The bytes of a storage, checked once. Throws a data Error for a wrong checksum.
   std::string_view storage_bytes(size_t storage) const;
 
   // The value as a tensor; nullptr if the value is no tensor.

@@ -77,8 +77,7 @@ class TensorLister {
     name_.resize(size);
   }
 
-  // The fields of a value when it is first visited, else none, because many objects may share one
-  // state.
+  // The fields of a value at its first visit, else none: many objects may share one state.
   std::vector<PickleId> take_fields(PickleId id) {
     const PickleId holder = fields_holder(tree_, id);
     if (holder != id && entered_[holder]) return {};

@@ -102,8 +102,7 @@ class ZipReader {
     }
   }
 
-  // Replaces the values of the end record by those of the zip64 record; returns the size of that
-  // record.
+  // Replaces the values of the end record by those of the zip64 record; returns the latter's size.
   uint64_t read_end64(uint64_t locator, uint64_t size) {
     end_ = locator - kEnd64Size;
     if (locator < kEnd64Size || number<8>(locator + 8) != end_) {
@@ -148,8 +147,8 @@ class ZipReader {
     }
   }
 
-  // Reads the fields that local headers and records share, from the flags on; the name is at
-  // `name`.
+  // Reads the fields that local headers and records share, from the flags on; `name` is that of
+  // both.
   Record read_fields(uint64_t at, uint64_t name) const {
     Record record;
     record.flags = number<2>(at);
@@ -213,8 +212,7 @@ class ZipReader {
     return record;
   }
 
-  // Whether bytes [at, end) are a data descriptor with the entry's checksum and sizes of 32 or 64
-  // bits.
+  // Whether bytes [at, end) are a data descriptor with the entry's checksum and sizes.
   bool descriptor_agrees(uint64_t at, uint64_t end, const Record& record) const {
     if (end - at != 16 && end - at != 24) return false;
     if (number<4>(at) != kDescriptorMark || number<4>(at + 4) != record.crc) return false;

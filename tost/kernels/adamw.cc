@@ -39,8 +39,8 @@ void adamw_range(const AdamWArgs& args, int64_t begin, int64_t end) {
   });
 }
 
-// Keeps two sums, because each addition waits for the one before it. Prefetches the next values,
-// because such narrow loads leave a core with too few bytes in flight.
+// Uses two sums, because each addition waits for the one before it. Prefetches the next values,
+// because narrow loads keep too few bytes in flight.
 template <class T>
 double squares_range(const void* x, int64_t begin, int64_t end) {
   constexpr size_t kAhead = 1024;  // bytes

@@ -9,9 +9,9 @@
 
 namespace tost::kernels {
 
-// With g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m); v <- v + (1 -
-// beta2) (g^2 - v); p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to nearest even.
-// Elements are independent, so no result depends on the number of threads.
+// Computes with g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m); v <-
+// v + (1 - beta2) (g^2 - v); p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to nearest
+// even. Elements are independent, so no result depends on the number of threads.
 struct AdamWArgs {
   int64_t count = 0;
   float* p = nullptr;

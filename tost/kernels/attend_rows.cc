@@ -53,7 +53,7 @@ void score(const AttendRowsArgs& a, int64_t first) {
   }
 }
 
-// Softmax in place over n values times `scale`.
+// Replaces n values by the softmax of the values times `scale`.
 HWY_INLINE void softmax(float* p, int64_t n, float scale) {
   const Wide d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

@@ -94,7 +94,7 @@ struct BlockCache::Block {
 BlockCache& BlockCache::instance() {
   static BlockCache* cache = [] {
     auto* made = new BlockCache;
-    // Holds the lock during fork(), so that no child inherits it from a thread that it lacks.
+    // Holds the lock during fork(), so that no child inherits a lock that another thread holds.
     pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().mutex_.unlock(); });
     return made;

@@ -1,5 +1,5 @@
-// Memory for tensors that is cached when it is freed. A fresh 25 MB output costs 1 to 3 ms of page
-// faults, more than the whole operator; a block from this cache costs none.
+// Memory for tensors that is cached when it is freed. A new 25 MB output causes 1 to 3 ms of page
+// faults, more than the whole operator takes; a block from the cache causes none.
 #pragma once
 
 #include <array>
@@ -34,15 +34,16 @@ class OutOfMemory : public std::bad_alloc {
 
 // Caches released blocks of 128 KiB and more, in eight size classes for each power of two, and
 // reuses the block that was released last. At the limit it frees the block that was unused longest.
-// Blocks of 2 MiB and more are aligned to huge pages and request them. Smaller blocks come from
-// malloc. Thread-safe; any thread may release a block. The content of a block is undefined.
+// Blocks of 2 MiB and more are aligned to huge pages, which are requested from the system. Smaller
+// blocks come from malloc. Thread-safe; any thread may release a block. The content of a block is
+// undefined.
 class BlockCache {
  public:
   // The cache of the process, never destroyed, so that tensors may outlive static objects.
   static BlockCache& instance();
 
-  // Returns memory aligned to 64 bytes; null for 0 bytes. Without memory frees the cache and tries
-  // again, then throws OutOfMemory.
+  // Returns memory aligned to 64 bytes; null for 0 bytes. If memory is exhausted, frees the cache
+  // and tries again, and then throws OutOfMemory.
   void* allocate(size_t bytes);
   void release(void* data) noexcept;
 
@@ -71,7 +72,7 @@ class BlockCache {
   BlockCacheStats stats_;
 };
 
-// Scratch memory that is released at the end of a scope.
+// Temporary memory that the destructor releases.
 class ScratchBlock {
  public:
   explicit ScratchBlock(size_t bytes) : data_(BlockCache::instance().allocate(bytes)) {}

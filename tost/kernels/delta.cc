@@ -1,28 +1,28 @@
 // The gated delta rule on a CPU: forward, backward, single tokens, schedule.
 //
-// Why blocks. Token by token the state is read and written once a token, and each use of a number
-// is one multiplication. A block of 16 tokens reads it twice and writes it once: with S the state
-// before the block, D_ij the decay from token j to token i and d_i that from the block's start,
+// Why blocks. Token by token, the state would be read and written once a token. A block of 16
+// tokens reads the state twice and writes it once: with S the state before the block, D_ij the
+// decay from token j to token i and d_i the decay from the block's start,
 //   e_i = v_i - d_i Sᵀk_i - sum_(j<i) D_ij (k_i k_j) u_j,  u_i = beta_i e_i
 //   o_i = d_i Sᵀq_i + sum_(j<=i) D_ij (q_i k_j) u_j
 //   S'  = d S + sum_j D_(last)j k_j u_jᵀ
-// The u are found by forward substitution. Longer blocks would multiply more: the products between
-// tokens grow with the square of the block, those with the state do not.
+// Forward substitution gives the u. Longer blocks would need more work, because products between
+// tokens grow with the square of the block's length.
 //
-// D is a product of decays, not a quotient of products: it is exact for any decay, 0 included.
+// D is a product of decays, not a quotient of products, so it is exact for any decay, even 0.
 //
-// Backward restores the states of a chunk of 4 blocks from the stored one, then goes through its
-// blocks from the last. With dS' the gradient of the state after a block and g = do:
+// Backward restores the states of a chunk of 4 blocks from the stored state, then processes the
+// blocks from the last to the first. With dS' the gradient of the state after a block and g = do:
 //   x_j = D_(last)j dS'ᵀk_j + sum_(i>=j) D_ij (q_i k_j) g_i - sum_(i>j) D_ij (k_i k_j) y_i
 //   y_j = beta_j x_j = dv_j,  dbeta_j = x_j e_j
 //   M_ij = D_ij g_i u_j (j <= i),  N_ij = -D_ij y_i u_j (j < i)
 //   dq_i = d_i S g_i + sum_j M_ij k_j
 //   dk_j = D_(last)j dS' u_j - d_j S y_j + sum_i (M_ij q_i + N_ij k_i + N_ji k_i)
 //   dS   = d dS' + sum_i d_i (q_i g_iᵀ - k_i y_iᵀ)
-// The gradient of the sum of log decays up to token i is q_i dq_i - k_i dk_i + 2 y_i (e_i - v_i),
-// and at the last token also the sum of S' dS'.
+// The gradient of the sum of log decays up to token i is q_i dq_i - k_i dk_i + 2 y_i (e_i - v_i);
+// the last token adds the sum of S' dS'.
 //
-// Why any number of threads gives the same bits: a head of a sample is computed by one thread.
+// Any number of threads gives the same bits, because one thread computes a head of a sample.
 #include "tost/kernels/delta.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -51,7 +51,7 @@ constexpr int64_t kDeltaSteps = 3;  // calls of so few tokens go token by token
 
 enum class DeltaPass : uint8_t { kForward, kSteps, kBackward };
 
-// In the workspace K and V are whole blocks; what is added is 0.
+// K and V are padded with zeros to whole blocks in the workspace.
 inline int64_t whole_blocks(int64_t n) {
   return divide_up(n, kDeltaBlock) * kDeltaBlock;
 }
@@ -160,7 +160,7 @@ HWY_NOINLINE float dot(int64_t n, const float* a, const float* b) {
   return sum_lanes(d, sum);
 }
 
-// One head of one sample.
+// The computation of one head of one sample.
 template <class T>
 class DeltaHead {
  public:
@@ -183,7 +183,7 @@ class DeltaHead {
     narrow_state(state, a.next_state);
   }
 
-  // Token by token in the state itself. With `next_state`, without `carry`.
+  // Processes tokens one by one, in the caller's state. With `next_state`, without `carry`.
   void steps() {
     const DeltaRows b(arena, a);
     const int64_t numbers = a.keys * a.values;
@@ -276,7 +276,7 @@ class DeltaHead {
     }
   }
 
-  // Between the caller's states and those of the workspace. Null is zeros, or no result.
+  // Copies between the caller's states and those of the workspace. Null means zeros, or no result.
   void widen_state(const float* from, float* to) const {
     std::fill_n(to, state_size(a), 0.0f);
     for (int64_t i = 0; i < a.keys && from != nullptr; ++i) {
@@ -289,8 +289,8 @@ class DeltaHead {
     }
   }
 
-  // All of `count` tokens, o only with kOut, from the state before them. The tokens after them, up
-  // to a whole block, change nothing.
+  // Computes `count` tokens from the state before them; computes o only with kOut. Padding up to a
+  // whole block has no effect.
   template <bool kOut>
   HWY_NOINLINE void open(int64_t first, int64_t count, const float* state,
                          const DeltaRows& b) const {
@@ -320,8 +320,8 @@ class DeltaHead {
     solve<kOut>(b, false, b.e, b.u);
   }
 
-  // For tokens i in order, or from the last one: e_i -= sum_j overlap(i, j) u_j over those before,
-  // u_i = beta_i e_i, and with kOut o_i += sum_j seen(i, j) u_j, that of i included.
+  // Computes for tokens i in order, or in reverse: e_i -= sum_j overlap(i, j) u_j over earlier j,
+  // u_i = beta_i e_i, and with kOut o_i += sum_j seen(i, j) u_j over j up to i.
   template <bool kOut>
   HWY_NOINLINE void solve(const DeltaRows& b, bool from_last, float* e, float* u) const {
     const Wide d;
@@ -354,15 +354,16 @@ class DeltaHead {
     });
   }
 
-  // The state after the block from that before it.
+  // Computes the state after the block from the state before it.
   HWY_INLINE void advance(const DeltaRows& b, const float* before, float* after) const {
     product(keys, values, kBlock, {b.late, 1, keys}, b.u, after, b.decay[kBlock - 1], before);
   }
 
-  // The gradients of a block's tokens; grad_state becomes that of the state before the block.
+  // Computes the gradients of a block's tokens, and replaces grad_state by the gradient of the
+  // state before the block.
   HWY_INLINE void gradients(int64_t first, int64_t count, const float* before, const float* after,
                             const DeltaRows& b, const DeltaRows& s, float* grad) const {
-    // o and v of the block are needed no more when turned_y and turned_u are written.
+    // turned_y and turned_u reuse the memory of o and v, which are no longer needed.
     float *g = s.v, *x = s.e, *y = s.u, *turned_g = s.o, *turned_y = b.o, *turned_u = b.v;
     float *m = s.seen, *n = s.overlap, *turned_m = s.decays, *turned_q = s.late;
     load_rows(a.grad_o, first, count, a.values, values, 1.0f, g);
@@ -388,7 +389,7 @@ class DeltaHead {
       }
     }
     turn(kBlock, kBlock, m, turned_m);
-    // From here on d_i g_i, -d_i y_i and D_(last)j u_j.
+    // Scales g, y and u to d_i g_i, -d_i y_i and D_(last)j u_j.
     scale_rows(values, b.decay, g, g);
     scale_rows(values, b.decay, y, y);
     for (int64_t i = 0; i < kBlock * values; ++i) y[i] = -y[i];

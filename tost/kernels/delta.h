@@ -1,15 +1,15 @@
-// The gated delta rule on raw memory, forward and backward: for whole sequences, parts of them and
-// single tokens, with the state of the tokens before (arXiv 2406.06484, 2412.06464).
+// The gated delta rule on raw memory, forward and backward, for sequences, chunks and single
+// tokens, from the state of earlier tokens (arXiv 2406.06484, 2412.06464).
 //
 // Definition. Per sample and head, S [K, V], q and k [T, K], v [T, V], beta and log decay a [T]:
 //   S_t = e^(a_t) S_(t-1) + k_t u_tᵀ,  u_t = beta_t (v_t - e^(a_t) S_(t-1)ᵀ k_t)
 //   o_t = scale S_tᵀ q_t
 //
-// Sample, token and head are at any stride, the numbers of a head are adjacent. q, k, v, o and
-// their gradients are float32 or bfloat16; everything else is float32, as is all arithmetic.
+// Samples, tokens and heads have any strides; the numbers of a head are adjacent. q, k, v, o and
+// their gradients are float32 or bfloat16; all other values and the arithmetic are float32.
 //
-// Results do not depend on the number of threads, bit for bit, nor on later tokens. Whole
-// sequences, parts of them and single steps agree to rounding, as do the instruction sets (isa.h).
+// No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
+// single steps agree up to rounding, and so do instruction sets (isa.h).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tost::kernels {
 
-// An array [B, T, H, K or V], or [B, T, H] of one number for a token; strides in elements.
+// An array [B, T, H, K or V], or [B, T, H] with one number for a token; strides count elements.
 template <class Pointer>
 struct HeadsOf {
   Pointer data = nullptr;
@@ -52,12 +52,12 @@ struct DeltaArgs {
 // The states before every 64 tokens.
 int64_t delta_carry_size(const DeltaArgs& args);
 
-// Bytes of workspace: for each of at most B H threads about 4 (K V + 64 (K + V)), and for backward
-// five times as many.
+// The bytes of workspace: about 4 (K V + 64 (K + V)) for each of at most B H threads, and five
+// times as many for backward.
 int64_t delta_workspace(const DeltaArgs& args, bool backward, int threads);
 
-// `workspace` is 64-byte aligned; `threads` is the number for which it was sized. Neither call
-// allocates. Both throw a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
+// `workspace` is 64-byte aligned; `threads` is the number for which the workspace was sized.
+// Neither call allocates. Both throw only a usage Error for a wrong TOST_ISA (isa.h).
 void delta_forward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
 void delta_backward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
 

@@ -12,7 +12,7 @@
 #include "tost/base/error.h"
 
 #ifdef __EMSCRIPTEN__
-// libhwy's part for a browser, where one set is compiled and no CPU is asked.
+// Replaces libhwy in a browser, where only one instruction set is compiled.
 namespace hwy {
 int64_t SupportedTargets() {
   return HWY_TARGETS;
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kScalarTargets = HWY_SCALAR | HWY_EMU128;
 
-// The supported sets, best first: Highway gives better sets lower bits.
+// The supported sets, best first, because Highway gives better sets lower bits.
 std::vector<int64_t> supported_targets() {
   std::vector<int64_t> targets;
   int64_t mask = HWY_TARGETS & (hwy::SupportedTargets() | kScalarTargets);

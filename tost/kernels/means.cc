@@ -1,17 +1,17 @@
 // Group means on a CPU, both directions: forward and step, backward, schedule.
 //
-// Why chunks. The sums run over the tokens before, or after in heads that read from the end; tokens
-// are counted in the order in which their head reads them. A chunk of 64 tokens begins with the
-// sums before it, so its rows are read once from memory and y is written once. Backward restores
-// the chunk's forward sums first, which reads the values of a chunk twice, the second time from the
-// L2 cache. Within a chunk all heads of a thread take a group of 8 tokens before the next, so that
-// rows are read in the order of memory.
+// Why chunks. The sums run over earlier tokens, or over later ones in heads that read from the end;
+// tokens are counted in the order in which their head reads them. A chunk of 64 tokens starts from
+// the sums before it, so its rows are read once from memory and y is written once. Backward
+// restores the forward sums of a chunk first, so it reads values twice, the second time from the L2
+// cache. All heads of a thread process a group of 8 tokens before the next group, so that rows are
+// read in the order of memory.
 //
 // The types of the sums. Sums within a chunk are float32, over chunks float64: M_t is G^(t + 1)
-// times M before the chunk, plus the chunk's rest. So the error does not grow with the length.
+// times M before the chunk, plus a sum within the chunk. So the error does not grow.
 //
-// Why any number of threads gives the same bits. A head of a sample is summed token by token by one
-// thread, and sums over samples are added in the order of the samples.
+// Any number of threads gives the same bits: one thread sums a head of a sample token by token, and
+// sums of samples are added in the order of samples.
 #include "tost/kernels/means.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,7 +30,7 @@
 #define TOST_KERNELS_MEANS_CC_
 namespace tost::kernels {
 
-// The definition in float64, token by token, with which tests compare the kernels.
+// The scalar reference in float64, token by token, against which the kernels are tested.
 void means_reference(const MeansInputs& in, double* y) {
   const auto [batch, tokens, heads, width] = in.shape;
   for (int64_t row = 0; row < batch * heads; ++row) {
@@ -56,7 +56,7 @@ void means_reference(const MeansInputs& in, double* y) {
   }
 }
 
-// Rows of tokens of one head.
+// The rows of tokens of one head.
 struct MeansRows {
   const void* data = nullptr;
   int64_t stride = 0;
@@ -111,7 +111,7 @@ HWY_INLINE T* means_row(const Written& rows, int64_t t, int64_t c) {
   return static_cast<T*>(rows.data) + t * rows.stride + c;
 }
 
-// 1 / (1 + exp(-x))
+// Computes 1 / (1 + exp(-x)).
 HWY_INLINE WideVec sigmoid(WideVec x) {
   const Wide d;
   const auto one = hn::Set(d, 1.0f);
@@ -237,7 +237,7 @@ HWY_INLINE WideVec through_gate(const MeansBlock& b, int64_t t, int64_t i, int64
   return dz;
 }
 
-// The gradients of tokens, from their sums over i of A v (slope) and of dz scale M (pull).
+// Computes the gradients of tokens from their sums over i of A v (slope) and of dz scale M (pull).
 template <class T, bool kGate>
 void means_backward_pass(const MeansBlock& b) {
   HWY_ALIGN float slope_lanes[kTokenGroup * kMaxLanes] = {},
@@ -325,7 +325,7 @@ HWY_EXPORT(means_passes);
 
 constexpr int64_t kLightWork = 64 << 10;  // numbers of values: too few to wake other threads for
 
-// The common part of both directions. Tokens are counted in the order in which heads read them.
+// The common part of forward and backward. Tokens count in the order in which heads read them.
 class MeansRun {
  public:
   int64_t workspace_bytes() const { return arena_.used(); }
@@ -399,7 +399,7 @@ class MeansRun {
     return b;
   }
 
-  // Computes the sums of a head after a chunk from those before it: total = G^tokens total + rest.
+  // Computes a head's sums after a chunk from the sums before it: total = G^tokens total + rest.
   void add_chunk(int64_t sample, int64_t head, int64_t tokens, double* total) const {
     const float* rest = rest_ + sums_of(sample, head);
     double power = 1.0;

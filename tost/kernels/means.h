@@ -1,20 +1,20 @@
-// Running group means on raw memory, forward and backward: for whole sequences, chunks of them and
-// single tokens, with a state of the sums over the tokens before. Not in the paper.
+// Running group means on raw memory, forward and backward, for sequences, chunks and single tokens,
+// with a state that holds the sums over earlier tokens. Not in the paper.
 //
-// Definition. Per sample and head, v [T, P], with G the head's decay, 0 < G <= 1:
+// Definition. For each sample and head, with v [T, P] and the head's decay G, 0 < G <= 1:
 //   M_t = G M_(t-1) + pi_t v_t,  R_t = G R_(t-1) + pi_t^2
 //   z_t = base_t + scale M_t / sqrt(R_t + 1e-6)
 //   y_t = z_t g_t / (1 + exp(-g_t)) with a gate g, else z_t
-// The last `from_end` heads take the tokens in the opposite order, so that t - 1 is the token after
-// t. They have no state.
+// The last `from_end` heads read the tokens in reverse order, so that t - 1 is the token after t.
+// They have no state.
 //
-// Layout and storage as in tssa.h. Arithmetic is float32. A sum consists of a float64 total up to
-// the chunk (kCausalChunk tokens, counted from the first token that is read) and a float32 rest
-// within it, so its error does not grow with the length; the state is float64.
+// Layout and storage are those of tssa.h. Arithmetic is float32. A sum is a float64 total before
+// the chunk (kCausalChunk tokens, counted from the first token read) plus a float32 sum within the
+// chunk, so its error does not grow. The state is float64.
 //
-// Results do not depend on the number of threads, bit for bit, nor on later tokens. Whole
-// sequences, chunks and single steps agree to rounding, as do the instruction sets (isa.h). NaN in
-// a token reaches its channel (in pi or decay, its head) of that token and of all later ones.
+// No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
+// single steps agree up to rounding, and so do instruction sets (isa.h). A NaN in a token spreads
+// to the same channel (a NaN in pi or decay to the head) of this and all later tokens.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace tost::kernels {
 
-// The number of values in a sample's state, or in its sums before a chunk: M [P] and R per head.
+// The number of values in a sample's state, or in the sums before a chunk: M [P] and R per head.
 inline int64_t means_state_size(const TssaShape& shape) {
   return shape.channels() + shape.heads;
 }
@@ -60,15 +60,16 @@ struct MeansBackwardArgs {
   double* grad_decay = nullptr;  // [H]
 };
 
-// The bytes of workspace, for forward about 16 B C + 256 H, for backward about 300 B C.
+// The bytes of workspace: about 16 B C + 256 H for forward, and 300 B C for backward.
 int64_t means_forward_workspace(const MeansForwardArgs& args);
 int64_t means_backward_workspace(const MeansBackwardArgs& args);
 
-// `workspace` is 64-byte aligned. Heads are spread over threads. Forward and backward do not
-// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h).
+// `workspace` is 64-byte aligned. Threads divide the heads. Forward and backward do not allocate,
+// and throw only a usage Error for a wrong TOST_ISA (isa.h).
 void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor parallel);
 
-// Gradients by the closed form. With dz = grad_y silu(g), r = 1 / sqrt(R + 1e-6), and reverse sums
+// Computes gradients by the closed form, with dz = grad_y silu(g), r = 1 / sqrt(R + 1e-6), and the
+// reverse sums
 //   A_t = dz_t scale r_t + G A_(t+1),  B_t = -sum_i dz_t scale M_t r_t^3 / 2 + G B_(t+1):
 //   dv = pi A,  dpi = sum_i A v + 2 pi B,  dscale = sum dz M r,
 //   dG = sum_t (sum_i A_t M_(t-1) + B_t R_(t-1)),  dbase = dz,  dgate = grad_y z silu'(g)

@@ -1,5 +1,5 @@
-// LayerNorm, rounding to integers and epilogues of products, row by row: a row is read several
-// times, but from the L1 cache.
+// LayerNorm, rounding to integers and epilogues of products, row by row, so that repeated reads of
+// a row come from the L1 cache.
 #include "tost/kernels/row_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +35,7 @@ HWY_INLINE void over_columns(int64_t n, const Body& body) {
   if (i < n) body(std::true_type(), i, n - i, 0);
 }
 
-// Several sums, or smallest or largest values, joined at the end.
+// Several sums, minima or maxima in parallel, which are combined at the end.
 struct Sums {
   WideVec of[kSums];
 
@@ -55,7 +55,7 @@ struct Sums {
   }
 };
 
-// A row for LayerNorm: finds mean and scale, then gives the normalised values.
+// A row for LayerNorm: computes mean and scale, then normalised values.
 template <class T>
 struct NormedRow {
   const T* x;
@@ -159,7 +159,7 @@ inline float value_of(int16_t in_order) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// The range of a row, with twice as many values at a time as in float32.
+// Computes the range of a row in bfloat16, with twice as many values at a time as in float32.
 inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   const hn::ScalableTag<int16_t> d;
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<int16_t>());
@@ -190,7 +190,7 @@ inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   return {least, most, 0 * least + 0 * most};
 }
 
-// Adding this to a number from 0 to 255 leaves the nearest integer in the lowest bits.
+// A constant whose sum with a number from 0 to 255 has the nearest integer in the lowest bits.
 constexpr float kToInteger = 0x1.8p23f;
 
 // The scale and zero by which a row is rounded to bytes.
@@ -199,10 +199,10 @@ struct Rounding {
 
   HWY_INLINE Rounding(const RowRange& range, float* scale, int32_t* zero_point) {
     const float step = range.high / 255 - range.low / 255;
-    // A row with a smaller step, which has no finite inverse, counts as zeros.
+    // The smallest step with a finite inverse; a row with a smaller step counts as zeros.
     const bool usable = step > 4 * std::numeric_limits<float>::min();
     inverse = usable ? 1 / step : 0.0f;
-    // The zero is also 0 if a value is not finite; the scale of such a row is NaN.
+    // If a value is not finite, the zero of the row is 0 and its scale is NaN.
     zero = usable && std::isfinite(step) ? std::nearbyint(-range.low * inverse) : 0.0f;
     *zero_point = static_cast<int32_t>(zero);
     *scale = (usable ? step : 0.0f) + range.broken;
@@ -230,7 +230,7 @@ struct Rounding {
   }
 };
 
-// The number of rows whose passes alternate, so that no pass waits for the one before it.
+// The number of rows whose passes alternate, so that no pass waits for the previous one.
 constexpr int64_t kTogether = 4;
 
 // Calls body(first row, number of rows) for groups of rows.

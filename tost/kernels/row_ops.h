@@ -1,11 +1,11 @@
 // LayerNorm, and the epilogues of matrix products in a network, on tiles of rows: bias, activation
 // and residual, and the rounding of rows to integers.
 //
-// A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
-// Strides are in elements, columns are adjacent, and there may be 0 rows. Arithmetic is float32 for
-// every storage type; bfloat16 is rounded to nearest even on store. A row's result depends only on
-// that row, not on the others of its tile. No call allocates; all throw only a usage Error for a
-// wrong TOST_ISA (isa.h). Instruction sets agree up to rounding.
+// A call works on the calling thread; the caller divides rows into tiles that stay in the caches.
+// Strides count elements, columns are adjacent, and the number of rows may be 0. Arithmetic is
+// float32 for every storage type; bfloat16 is rounded to nearest even on store. The result of a row
+// does not depend on other rows. No call allocates; all throw only a usage Error for a wrong
+// TOST_ISA (isa.h). Instruction sets agree up to rounding.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ enum class Activation : uint8_t {
   kGeluTanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 };
 
-// Computes y = (x - mean) / sqrt(variance + eps) weight + bias for each row. As kUint8 it stores
-// the row as quantize_rows() does. y may be x if both have the same type and stride.
+// Computes y = (x - mean) / sqrt(variance + eps) weight + bias for each row. kUint8 stores the row
+// as quantize_rows() does. y may be x if both have the same type and stride.
 struct NormRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;  // >= 1
@@ -39,16 +39,16 @@ struct NormRowsArgs {
   // Only with kUint8.
   float* scale = nullptr;   // [rows]
   int32_t* zero = nullptr;  // [rows]
-  // A vector [width] that is first added to x, which is then float32. x + shift is stored in
-  // `shifted`, with the rows of x; it may be x itself.
+  // A vector [width] to add to x first; x must then be float32. x + shift is stored in `shifted`,
+  // which has the rows of x and may be x.
   const float* shift = nullptr;
   float* shifted = nullptr;
 };
 void norm_rows(const NormRowsArgs& args);
 
-// Rounds x to bytes y with x ~ scale (y - zero). Scale and zero follow from each row's range with
-// 0, so that zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale
-// 0. A row with NaN or infinity has scale NaN, so that everything computed from it is NaN.
+// Rounds x to bytes y with x ~ scale (y - zero). A row's range, with 0, gives scale and zero, so
+// that zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale 0. A
+// row with NaN or infinity has scale NaN, so that everything computed from it is NaN.
 struct QuantizeRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;
@@ -66,9 +66,9 @@ void quantize_rows(const QuantizeRowsArgs& args);
 //   value = activation(sums + bias), or for integer sums
 //   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
 //   out = value, or with `add`, which goes with no activation, out + gamma value.
-// The error of an activation stored as float32 is that of the plain float32 form; stored as
-// bfloat16 it is less than one unit there for results above 2^-6, less than 1e-4 for others. For
-// integer sums, whose results become bytes next, it is at most 1.2e-3 more.
+// An activation stored as float32 has the error of the plain float32 form. Stored as bfloat16, it
+// has an error below one unit for results above 2^-6, and below 1e-4 for others. For integer sums,
+// whose results are then rounded to bytes, the error is at most 1.2e-3 larger.
 struct FinishRowsArgs {
   int64_t rows = 0;
   int64_t columns = 0;

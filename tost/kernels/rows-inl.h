@@ -1,5 +1,5 @@
-// Rows of tokens, for the kernels whose sums run over tokens: groups of rows, running sums of tiles
-// of channels, softmax over heads, and sums whose order does not depend on the number of threads.
+// Helpers of kernels with sums over tokens: groups of rows, running sums of tiles of channels,
+// softmax over heads, and sums whose order does not depend on the number of threads.
 #if defined(TOST_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_ROWS_INL_H_
 #undef TOST_KERNELS_ROWS_INL_H_
@@ -22,15 +22,15 @@ template <int64_t kRows, class T>
 HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
   __builtin_prefetch(p + kRows * stride, /*write=*/0, /*locality=*/2);
 }
-// Whether to prefetch short rows: eight at a time are more streams than hardware prefetchers
-// follow. From memory this saves a fifth of the time, in cache it costs a tenth.
+// Whether to prefetch short rows, because eight streams are more than hardware prefetchers follow.
+// Prefetching from memory saves a fifth of the time; in cache it takes a tenth more.
 template <class T>
 HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
   prefetch_row<kTokenGroup>(p, stride);
 }
 
-// A group of kTokenGroup rows. At the end of a block it may hold fewer (kFull false). The missing
-// rows repeat the last one, and the caller sums them with weight 0.
+// A group of kTokenGroup rows. The last group of a block may have fewer (kFull false). Missing rows
+// repeat the last row, and the caller sums them with weight 0.
 template <class T, bool kFull>
 struct Rows {
   const T* base;
@@ -73,7 +73,7 @@ struct Weights {
   }
 };
 
-// The weights of a group, or that of one row, which is set before.
+// The weights of a group, or the weight of one row, which must be set before.
 template <bool kByRow>
 struct RowWeights {
   const float* weight;
@@ -87,7 +87,7 @@ struct RowWeights {
   }
 };
 
-// Copies between rows of [H, N] arrays and groups [H, kTokenGroup].
+// Copies values between rows of [H, N] arrays and groups [H, kTokenGroup].
 template <bool kFull>
 HWY_INLINE void load_group(const float* from, int64_t count, float* to) {
   for (int64_t t = 0; t < kTokenGroup; ++t) to[t] = kFull || t < count ? from[t] : 0.0f;
@@ -114,7 +114,7 @@ HWY_INLINE void store_block_sum(D d, VecOf<D> v, float* to) {
     store_block_sum(dh, hn::Add(hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)), to);
   }
 }
-// Adds the lanes of four vectors in 13 instructions, where one takes 8.
+// Adds the lanes of four vectors in 13 instructions; one vector takes 8.
 HWY_INLINE void sum_lanes_of_four(WideVec a, WideVec b, WideVec c, WideVec e, float* sums) {
   const Wide d;
   const hn::RepartitionToWide<Wide> pairs;
@@ -173,8 +173,8 @@ HWY_INLINE bool can_stream(const Written& out, int64_t width, int64_t run) {
 }
 
 constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
-// The number of vectors of a running sum that stay in registers over the tokens: half of the
-// registers at two a vector, less those for the arithmetic.
+// The number of vectors of a running sum that stay in registers over the tokens. Each takes two
+// registers, and the arithmetic needs the rest.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
 // Calls body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the
@@ -202,8 +202,8 @@ HWY_INLINE void store_tile(const WideVec (&tile)[kVectors], float* p, int64_t la
   for (int64_t v = 0; v < kVectors; ++v) store_part<kPartial>(tile[v], p + v * size, lanes);
 }
 
-// can_stream() for results that are written tile by tile; the last vectors of a head that is not
-// made of whole tiles are written one by one.
+// The result of can_stream() for results that are written tile by tile; vectors after the last
+// whole tile of a head are written one by one.
 template <class T>
 HWY_INLINE bool can_stream_tiles(const Written& out, int64_t width) {
   const int64_t size = static_cast<int64_t>(hn::Lanes(Wide())), tile = kTileVectors * size;

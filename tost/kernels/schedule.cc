@@ -9,7 +9,8 @@
 namespace tost::kernels {
 namespace {
 
-// 64 tokens of 768 float32 channels are 196 KB: enough work for a task, and short sums.
+// A block of 64 tokens of 768 float32 channels has 196 KB, which is enough work for a task and
+// makes sums short.
 constexpr int64_t kBlockTokens = 64;
 constexpr int64_t kChunkChannels = 256;
 constexpr int64_t kSharedCacheBytes = 24 << 20;  // of a last-level cache, for the rows of a call

@@ -1,4 +1,4 @@
-// Cuts calls into blocks, spreads these over threads, and lays out workspaces.
+// Divides calls into blocks and blocks among threads, and lays out workspaces.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tost::kernels {
 // tokens of 768 float32 channels (24 KB) stay in the L1 cache between the two uses of a pass.
 inline constexpr int64_t kTokenGroup = 8;
 
-// The cut of a sample's tokens into blocks. More tokens never make fewer blocks.
+// The division of a sample's tokens into blocks. More tokens never give fewer blocks.
 struct TokenCut {
   explicit TokenCut(int64_t tokens);
 
@@ -22,12 +22,12 @@ struct TokenCut {
   int64_t blocks;        // at least one
 };
 
-// The cut of one call. It depends only on the shape, so sums are formed in the same order on any
-// number of threads.
+// The division of one call. It depends only on the shape, so sums are computed in the same order on
+// any number of threads.
 struct CallCut {
   explicit CallCut(const TssaShape& shape);
 
-  // The cut of the first lengths[sample] tokens, or of all if lengths is null.
+  // The division of the first lengths[sample] tokens, or of all tokens if lengths is null.
   TokenCut valid(const int64_t* lengths, int64_t sample) const {
     return lengths == nullptr ? whole : TokenCut(lengths[sample]);
   }
@@ -58,26 +58,26 @@ class Arena {
   int64_t used_ = 0;
 };
 
-// A phase of a call: `parts` independent pieces per sample, all done before the sample's next
-// phase.
+// A phase of a call: `parts` independent pieces per sample, which end before its next phase.
 template <class Run>
 struct Phase {
   int64_t parts;
   void (Run::*step)(int64_t sample, int64_t part) const;
   bool serial = false;  // on the calling thread
-  // so that a thread starts with the rows it read last, which are still in its cache
+  // Reverses the order, so that a thread starts with the rows that it read last, which are still in
+  // the cache.
   bool backwards = false;
 };
 
-// The spread of a call's samples over threads.
+// The distribution of a call's samples over threads.
 struct SamplePlan {
   bool one_per_thread;  // else the parts of a phase are spread over the threads
   int64_t together;     // samples worked on at a time when they are
 };
 
-// Gives each thread a sample if that keeps all threads busy and their samples together fit the
-// caches, so that rows are still there in the next phase; else runs as many samples at a time as
-// fit, at least one.
+// Gives each thread a sample if all threads are then busy and the samples fit the caches together;
+// else runs as many samples at a time as fit, at least one. Rows are thus still in the cache in the
+// next phase.
 SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
 // Runs all phases over all samples. A phase reads `sample_bytes` of one sample.
@@ -128,21 +128,20 @@ void over_head_ranges(const TssaShape& shape, ParallelFor parallel, const One& o
   });
 }
 
-// Whether a result is so large that it would not stay in the caches, and should bypass them.
+// Whether a result is too large for the caches, and should bypass them.
 inline bool worth_streaming(int64_t bytes) {
   return bytes >= (8 << 20);
 }
 
-// Whether runs of `run_bytes`, each written at once, cover whole cache lines. Streaming stores need
-// this: a line whose second half comes later is written in two parts, which takes five times as
-// long.
+// Whether writes of `run_bytes` cover whole cache lines, which streaming stores need: a line that
+// is written in two parts takes five times as long.
 inline bool fills_lines(const void* out, int64_t stride_bytes, int64_t run_bytes) {
   constexpr int64_t kLine = 64;
   return reinterpret_cast<uintptr_t>(out) % kLine == 0 && stride_bytes % kLine == 0 &&
          run_bytes % kLine == 0;
 }
 
-// Where a pass writes rows of tokens, and whether these bypass the caches.
+// The destination of a pass's rows, and whether the rows bypass the caches.
 struct Written {
   void* data = nullptr;
   int64_t stride = 0;
@@ -166,7 +165,7 @@ inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
          (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
 }
 
-// The padding in block `part` of `cut`: its tokens after the first `valid_tokens` of the sample.
+// The padding in block `part` of `cut`: the tokens after the first `valid_tokens` of the sample.
 struct PaddingRange {
   PaddingRange(const TokenCut& cut, int64_t valid_tokens, int64_t part)
       : first(std::max(valid_tokens, part * cut.block_tokens)),
@@ -175,11 +174,11 @@ struct PaddingRange {
   int64_t first;
   int64_t count;
 };
-// Writes zeros to these tokens of a sample.
+// Writes zeros to a range of tokens of a sample.
 void clear_tokens(const Tokens& t, DType dtype, int64_t sample, const PaddingRange& range,
                   int64_t channels);
 
-// Returns 1 / max(sqrt(E), 1e-12), NaN for NaN.
+// Returns 1 / max(sqrt(E), 1e-12); NaN for NaN.
 float inverse_norm(float energy);
 bool norm_is_clamped(float energy);
 

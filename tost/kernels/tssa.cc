@@ -1,24 +1,24 @@
 // TSSA on a CPU: reference, forward, backward, schedule.
 //
-// Why these passes. A token's memberships need the energies of all tokens. A token's output needs
-// the second moments of all tokens. So every order of the work reads w three times:
+// Why these passes. A token's memberships need the energies of all tokens, and its output needs the
+// second moments of all tokens. So every order of the work reads w three times:
 //   forward   energy       E               reads w
 //             membership   Pi, sums of Pi and of Pi w^2 reads w
 //             output       y               reads w, writes y
 //   backward  moment       G = sum g w Pi  reads w, g
 //             membership   da, sum da v^2  reads w, g
 //             input        grad_w          reads w, g, writes grad_w
-// A pass takes 8 tokens at a time. At 768 channels in float32 these are 24 KB and stay in the L1
-// cache for passes that need them twice. If a sample fits the caches, only the first of the three
-// reads comes from memory: the second pass runs backwards, and only as many samples are in progress
-// as fit. Results of 8 MB and more are written by streaming stores, which bypass the caches.
+// A pass processes 8 tokens at a time: 24 KB for 768 float32 channels, which stay in the L1 cache
+// for passes that need them twice. If a sample fits the caches, only the first of the three reads
+// comes from memory, because the second pass runs backwards and the samples in progress fit
+// together. Results of 8 MB and more are written by streaming stores, which bypass the caches.
 //
 // The types of the sums. Arithmetic and the sums over a block are float32; the sums over blocks are
 // float64. A block has at most 64 tokens, so the error does not grow with the length.
 //
-// Why any number of threads gives the same bits. Blocks depend only on the shape and the length of
-// the sample. One thread sums a block, and the sums of blocks are added in their order. The number
-// of threads decides which thread computes a block, not what is added.
+// Any number of threads gives the same bits. Blocks depend only on the shape and the length of the
+// sample. One thread sums a block, and the sums of blocks are added in their order. The number of
+// threads changes which thread computes a block, but no sum.
 #include "tost/kernels/tssa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,8 +37,7 @@
 #define TOST_KERNELS_TSSA_CC_
 namespace tost::kernels {
 
-// The definition in float64, token by token, with which tests compare the kernels; docs/tssa.md
-// shows it.
+// The scalar reference in float64, against which the kernels are tested; docs/tssa.md shows it.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y) {
   const auto [batch, tokens, heads, width] = shape;
   const int64_t channels = heads * width;
@@ -70,7 +69,7 @@ void tssa_reference(const TssaShape& shape, const float* w, const float* temp, d
 }
 
 // The arguments of a pass over one block of a sample's tokens. Channel arrays are [C], head arrays
-// [H]; a pass uses the fields that its comment names.
+// [H]; a pass uses the fields named in its comment.
 struct TssaBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -187,10 +186,10 @@ void membership_pass(const TssaBlock& b) {
   sum_groups(pi_lanes, b.heads, b.head_sum);
 }
 
-// Calls rows(by row, stream, first, count) over the tokens of a block. Row by row it fills the
-// cache lines of the result one after another, which streaming stores need, and reads memory in
-// order. By groups of rows it loads the channel arrays once a group, which is faster for widths
-// that are no multiple of a vector, and for bfloat16 in cache.
+// Calls rows(by row, stream, first, count) over the tokens of a block. Single rows fill the cache
+// lines of the result one after another, which streaming stores need. Groups of rows load the
+// channel arrays once a group, which is faster for widths that are no multiple of a vector, and for
+// bfloat16 in cache.
 template <class T, class WriteRows>
 HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   const std::true_type yes;
@@ -207,8 +206,8 @@ HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   }
 }
 
-// Writes y of `count` rows from `first` on. It is not inlined, so that its loop has all registers.
-// Local copies tell the compiler that no store changes the arguments.
+// Writes y of `count` rows from `first` on. The function is not inlined, so that its loop has all
+// registers. Local copies tell the compiler that no store changes the arguments.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void output_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t width = b.width, row_stride = b.row_stride;
@@ -415,7 +414,7 @@ namespace {
 
 HWY_EXPORT(tssa_passes);
 
-// The common part of forward and backward: the cut into blocks, and the arguments of passes.
+// The common part of forward and backward: the division into blocks, and the arguments of passes.
 template <class Args>
 class TssaRun {
  public:
@@ -517,7 +516,7 @@ class ForwardRun : public TssaRun<TssaForwardArgs> {
   }
 
  private:
-  // Runs a pass over a block, unless the block holds only padding.
+  // Runs a pass over a block unless the block has only padding.
   template <TssaPasses::Pass TssaPasses::*kPass>
   void step(int64_t sample, int64_t part) const {
     const WorkTimer timer(Work::kMixing);
@@ -571,7 +570,7 @@ class ForwardRun : public TssaRun<TssaForwardArgs> {
   float* pi_;      // [B, H, N]
 };
 
-// The backward, which gets memberships from the forward and computes everything else again.
+// The backward pass: takes memberships from the forward pass and computes all else again.
 class BackwardRun : public TssaRun<TssaBackwardArgs> {
  public:
   BackwardRun(const TssaBackwardArgs& args, void* workspace)

@@ -1,6 +1,7 @@
 // TSSA on raw memory: the bidirectional token-statistics operator, forward and backward.
 //
-// Definition (official vision code of arXiv 2412.17810, dropout left out). Per sample, w [N, H, P]:
+// The definition, from the official vision code of arXiv 2412.17810 without dropout, for a sample w
+// [N, H, P]:
 //   E_ki  = sum_j w_jki^2                      energy of a feature over the tokens
 //   v     = w / max(sqrt(E), 1e-12)
 //   a_jk  = sum_i v_jki^2                      membership logit
@@ -9,22 +10,21 @@
 //   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
 //   y     = -(w Pi D),  D = 1 / (1 + S)
 //
-// lengths[b] is the valid length of sample b. Sums go over its first lengths[b] tokens. The padding
-// after them is not read and costs nothing; y, pi and grad_w are 0 there. A sample of length 0 has
+// lengths[b] is the valid length of sample b: sums go over the first lengths[b] tokens. Later
+// tokens, the padding, are not read; y, pi and grad_w are 0 there. A sample of length 0 has
 // statistics 0.
 //
-// Layout is token-major, as a projection leaves it: w[b, j, k P + i], with strides for batch and
-// token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even on
-// store); all arithmetic is float32, and sums over token blocks are carried in float64.
+// Layout is token-major, as the result of a projection: w[b, j, k P + i], with strides for batch
+// and token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even
+// on store); arithmetic is float32, and sums over blocks of tokens are float64.
 //
-// Results do not depend on the number of threads, bit for bit: sums are formed per token block, the
-// blocks depend only on the shape and the sample's length, and their order of summation is fixed.
-// Nor do y, pi, the statistics and grad_w of a sample depend on its padding: they are, bit for bit,
-// those of the sample without it. Different instruction sets (isa.h) agree to rounding.
+// No bit of the results depends on the number of threads: blocks of tokens depend only on the shape
+// and the sample's length, and the sums of blocks are added in a fixed order. Padding changes no
+// bit of a sample's results. Instruction sets (isa.h) agree up to rounding.
 //
-// Range: energies and second moments are held in float32, so |w| sqrt(N) up to 1.8e19 is exact to
-// rounding; beyond, E and S become inf, Pi tends to uniform and y to 0, as in the plain float32
-// form. NaN in w or temp reaches every output that depends on it.
+// Energies and second moments are float32, so |w| sqrt(N) may reach 1.8e19. Beyond, E and S become
+// inf, Pi tends to uniform and y to 0, as in the plain float32 form. A NaN in w or temp reaches
+// every output that depends on it.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct TssaShape {
   int64_t channels() const { return heads * width; }
 };
 
-// A token-major array [B, N, C]; strides in elements, the channels are adjacent. Inputs may have
-// stride 0.
+// A token-major array [B, N, C]; strides count elements, channels are adjacent. Stride 0 is
+// allowed.
 struct ConstTokens {
   const void* data = nullptr;
   int64_t batch_stride = 0;
@@ -93,16 +93,16 @@ struct TssaBackwardArgs {
 int64_t tssa_forward_workspace(const TssaForwardArgs& args);
 int64_t tssa_backward_workspace(const TssaBackwardArgs& args);
 
-// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use. It changes the
-// schedule, not the result. Forward and backward do not allocate, and throw only a usage Error for
-// a wrong TOST_ISA (isa.h).
+// `workspace` is 64-byte aligned; `threads` is the number of threads that `parallel` will use; it
+// changes the schedule, not the result. Forward and backward do not allocate, and throw only a
+// usage Error for a wrong TOST_ISA (isa.h).
 void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor parallel, int threads);
 
-// Gradients by the closed form: with G_ki = sum_j g w Pi and dS = D^2 G,
+// Computes gradients by the closed form: with G_ki = sum_j g w Pi and dS = D^2 G,
 //   dPi    = -sum_i g w D + sum_i dS (w^2 - S) / (N + 1e-8) + grad_pi
 //   dlogit = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_j dlogit a
 //   dw     = -g Pi D + 2 dS Pi w / (N + 1e-8) + (2 w / E) (da - sum_j da w^2 / E)
-// Where sqrt(E) < 1e-12 the clamp makes E a constant and the last bracket loses its sum.
+// If sqrt(E) < 1e-12, the clamp makes E a constant, and the last bracket has no sum.
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 

@@ -1,19 +1,18 @@
 // Causal TSSA on a CPU: forward and step, backward, schedule.
 //
-// Why these passes. The sums run over the tokens before, so 8 tokens can be finished before the
-// next 8 are read: logits, softmax over heads, output, while their rows are in the L1 cache. w is
-// read once from memory, and y is written once. Backward goes from the last chunk of 64 tokens to
-// the first, because its sums run over the tokens after. A chunk's rows of w and grad_y are read
-// once from memory; forward sums are restored within the chunk from those that the forward stored
-// before it (carry).
+// Why these passes. The sums run over earlier tokens, so logits, softmax and output of 8 tokens are
+// computed while their rows are in the L1 cache. w is read once from memory, and y is written once.
+// Backward processes chunks of 64 tokens from the last to the first, because its sums run over
+// later tokens. A chunk's rows of w and grad_y are read once from memory; the forward sums within a
+// chunk are restored from the sums before it (carry), which forward stored.
 //
-// The types of the sums. Sums within a chunk are float32, over chunks float64, so the error does
-// not grow with the length, and no pass needs float64 in its inner loop. The state is float64.
+// The types of the sums. Sums within a chunk are float32, sums over chunks float64. So the error
+// does not grow with the length, and no inner loop needs float64. The state is float64.
 //
-// Why any number of threads gives the same bits. A head of a sample is summed token by token in one
-// order. Threads take whole samples, or heads if there are too few samples. Because the softmax
-// joins heads, threads then take all heads of a window of tokens before its softmax. Either way a
-// head's arithmetic is the same.
+// Any number of threads gives the same bits, because a head of a sample is summed token by token in
+// one order. Threads process whole samples, or heads if there are too few samples. Because the
+// softmax needs all heads, threads then process all heads of a window of tokens before the softmax.
+// The arithmetic of a head is the same in both cases.
 #include "tost/kernels/tssa_causal.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +34,7 @@ namespace tost::kernels {
 
 inline constexpr float kSmallestEnergy = 1e-12f;
 
-// The definition in float64, token by token, with which tests compare the kernels.
+// The scalar reference in float64, token by token, against which the kernels are tested.
 void causal_reference(const TssaShape& shape, const float* w, const float* temp,
                       const CausalBias& bias, double* y) {
   const auto [batch, tokens, heads, width] = shape;
@@ -63,9 +62,9 @@ void causal_reference(const TssaShape& shape, const float* w, const float* temp,
   }
 }
 
-// The arguments of a pass over some tokens of a sample's chunk, for a range of heads. Pointers are
-// at the first token and the first head of the range; channel arrays are [C], head arrays [H]. Rows
-// of [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
+// The arguments of a pass over some tokens of a sample's chunk, for a range of heads. Pointers
+// point to the first token and the first head of the range; channel arrays are [C], head arrays
+// [H]. Rows of [H, tokens] arrays are `stride` apart. A pass uses the fields named in its comment.
 struct CausalBlock {
   int64_t tokens = 0;
   int64_t heads = 0;
@@ -79,7 +78,7 @@ struct CausalBlock {
   const float* bias = nullptr;  // of the tokens that have one
   int64_t bias_stride = 0;
   int64_t bias_tokens = 0;  // how many of the tokens have one
-  // The sums before the chunk, and the float32 rests since then, which passes update.
+  // The sums before the chunk, and the float32 sums within it, which passes update.
   const float* base = nullptr;
   float* rest = nullptr;
   double* pi_sum = nullptr;  // [H]: forward, the sum of Pi before the tokens, updated
@@ -123,7 +122,7 @@ struct CausalPasses {
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// Returns 1 / max(x, 1e-12), as exact as reciprocal().
+// Returns 1 / max(x, 1e-12) with the error of reciprocal().
 HWY_INLINE WideVec inverse_energy(WideVec x) {
   const Wide d;
   const auto smallest = hn::Set(d, kSmallestEnergy);
@@ -258,10 +257,10 @@ void causal_output(const CausalBlock& b) {
                                       : write_causal_output<T, false>(b);
 }
 
-// ---- Backward: each pass walks every tile of channels twice, forwards to restore its running
-// sums, backwards for the reverse sums ----
+// ---- Backward: each pass reads every tile of channels forwards to restore running sums, and
+// backwards for reverse sums ----
 
-// Prefetches the chunk before this one, to which backward goes next.
+// Prefetches the previous chunk, which backward processes next.
 template <class T>
 HWY_INLINE void prefetch_previous_chunk(const T* p, int64_t stride) {
   prefetch_row<-kCausalChunk>(p, stride);
@@ -279,8 +278,8 @@ struct ChunkWeights {
   }
 };
 
-// With h = g w D and R the reverse sum of h D Pi / N': the sums over channels of R q - h (slope)
-// and of h - h D = g w D^2 S (pull) of each token; direct = Pi (2 R w - g D).
+// Computes for each token, with h = g w D and R the reverse sum of h D Pi / N', the sums over
+// channels of R q - h (slope) and of h - h D = g w D^2 S (pull), and direct = Pi (2 R w - g D).
 template <class T>
 void causal_grad_membership(const CausalBlock& b) {
   HWY_ALIGN float damping[kCausalChunk * kTileVectors * kMaxLanes];
@@ -370,12 +369,12 @@ inline void causal_grad_softmax(const CausalBlock& b) {
   });
 }
 
-// With r = 1 / E and R the reverse sum of dlogit q r^2: out = direct + 2 temp w (dlogit r - R), and
-// the sum of dlogit q r is added to the gradient of temp.
+// Computes, with r = 1 / E and R the reverse sum of dlogit q r^2, out = direct + 2 temp w (dlogit r
+// - R), and adds the sum of dlogit q r to the gradient of temp.
 template <class T, bool kStream>
 void write_causal_grad(const CausalBlock& b) {
-  // 1 / E, negative where E is clamped; and the share of earlier tokens in E, 1 where E is clamped,
-  // because 1 - q / E loses digits while E is mostly q.
+  // Computes 1 / E, negative if E is clamped, and the share of earlier tokens in E, which is 1 if E
+  // is clamped: 1 - q / E would lose digits.
   HWY_ALIGN float inverse[kCausalChunk * kTileVectors * kMaxLanes];
   HWY_ALIGN float others[kCausalChunk * kTileVectors * kMaxLanes];
   const Wide d;
@@ -479,9 +478,9 @@ struct CausalPart {
   int64_t sample, slot, begin, end, head, heads;
 };
 
-// The spread of a call over threads. By sample every thread takes whole samples. By window, if
-// there are too few samples, threads take heads of a window of tokens, so small that its rows are
-// still in cache when they are used again.
+// The distribution of a call over threads. By sample, every thread processes whole samples. By
+// window, if there are too few samples, threads process heads of a window of tokens that stays in
+// the caches.
 struct CausalPlan {
   CausalPlan(const TssaShape& shape, int64_t sample_window, int threads) {
     const int64_t row = std::max<int64_t>(1, shape.batch * shape.channels());
@@ -585,7 +584,7 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
       : CausalRun(args, args.y, workspace, kTokenGroup, threads),
         state_size_(causal_state_size(shape_)),
         ranges_((plan_.window + kTokenRange - 1) / kTokenRange),
-        // The rows of heads must not all fall into the same few sets of a cache.
+        // Pads rows, because rows of heads must not share the same few sets of a cache.
         logit_stride_(plan_.by_sample ? kTokenGroup : plan_.window + 16) {
     if (args.next_state == nullptr) state_ = arena_.take<double>(plan_.slots * state_size_);
     if (args.carry == nullptr) base_ = arena_.take<float>(plan_.slots * 2 * channels_);
@@ -666,8 +665,8 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
     return b;
   }
 
-  // Calls pass(block, first token, chunk) over the chunks of a part. At the start of each it
-  // advances the sums at `sums` of the state, energies or weighted energies.
+  // Calls pass(block, first token, chunk) over the chunks of a part. Before each chunk, updates the
+  // sums at `sums` of the state, energies or weighted energies.
   template <class Pass>
   void over_chunks(const CausalPart& part, int64_t sums, const Pass& pass) const {
     const WorkTimer timer(Work::kMixing);
@@ -730,7 +729,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
   CausalBackwardRun(const CausalBackwardArgs& args, void* workspace, int threads)
       : CausalRun(args, args.grad_w, workspace, kCausalChunk, threads),
         biased_(args.bias.covered(shape_.tokens)),
-        // The rows of heads must not all fall into the same few sets of a cache.
+        // Pads rows, because rows of heads must not share the same few sets of a cache.
         grad_stride_(plan_.window + 16) {
     total_ = arena_.take<double>(plan_.slots * 2 * channels_);
     weight_pull_ = arena_.take<double>(plan_.slots * shape_.heads);
@@ -811,8 +810,8 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
     return b;
   }
 
-  // Calls pass(block) over the chunks of a part, last first. Before each it advances the reverse
-  // sums at `sums`, of the moment or of the energy.
+  // Calls pass(block) for the chunks of a part, from the last to the first. Before each chunk,
+  // updates the reverse sums at `sums`, of the moment or of the energy.
   void over_chunks(const CausalPart& part, int64_t sums, CausalPasses::Pass pass) const {
     const int64_t at = part.slot * 2 * channels_ + sums + part.head * shape_.width;
     for (int64_t end = part.end; end > part.begin;) {

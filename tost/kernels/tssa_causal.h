@@ -1,23 +1,23 @@
-// Causal TSSA on raw memory, forward and backward: for whole sequences, chunks of them and single
-// tokens, with a state that holds the sums over the tokens before.
+// Causal TSSA on raw memory, forward and backward, for sequences, chunks and single tokens, with a
+// state that holds the sums over earlier tokens.
 //
-// Definition (official language code of arXiv 2412.17810, dropout left out). Per sample, w [T, H,
-// P], q = w^2, all sums over the tokens u <= t, those before the call included:
+// The definition, from the official language code of arXiv 2412.17810 without dropout, for a sample
+// w [T, H, P], with q = w^2 and sums over all tokens u <= t, even those before the call:
 //   E_ki  = max(sum_u q_uki, 1e-12)
 //   a_tk  = sum_i q_tki / E_ki + P b_k(position + t)   membership logit; b is 0 past its last entry
 //   Pi_t. = softmax over heads of (a_tk temp_k)
 //   N_k   = sum_u Pi_uk,  M_ki = sum_u Pi_uk q_uki
 //   y     = -(w Pi D),  D = 1 / (1 + M / (N + 1e-8))
 //
-// Layout and storage as in tssa.h. Arithmetic is float32. A sum consists of a float64 total up to
-// the chunk (kCausalChunk tokens, counted from the first token of the call) and a float32 rest
-// within it, so its error does not grow with the length; the state is float64.
+// Layout and storage are those of tssa.h. Arithmetic is float32. A sum is a float64 total before
+// the chunk (kCausalChunk tokens, counted from the first token of the call) plus a float32 sum
+// within the chunk, so its error does not grow. The state is float64.
 //
-// Results do not depend on the number of threads, bit for bit, nor on later tokens. Whole
-// sequences, chunks and single steps agree to rounding, as do the instruction sets (isa.h).
+// No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
+// single steps agree up to rounding, and so do instruction sets (isa.h).
 //
-// Range: E and M count as 8e37 where they are larger, so |w| sqrt(T) up to 9e18 is exact to
-// rounding. NaN in a token reaches it and all later ones of its sample.
+// Range: E and M are at most 8e37, so |w| sqrt(T) may reach 9e18. A NaN in a token reaches this and
+// all later tokens of the sample.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace tost::kernels {
 
 inline constexpr int64_t kCausalChunk = 64;
 
-// The number of chunks in a call of so many tokens.
+// The number of chunks in a call of `tokens` tokens.
 inline int64_t causal_chunks(int64_t tokens) {
   return (tokens + kCausalChunk - 1) / kCausalChunk;
 }
@@ -85,26 +85,24 @@ struct CausalBackwardArgs {
   float* grad_bias = nullptr;  // [H, bias.length]
 };
 
-// The bytes of workspace for so many threads: about 40 C (backward 300 C) a thread, and some
-// megabytes for a window of tokens if sequences are split over threads; backward also 4 H for every
-// token with a bias.
+// The bytes of workspace: about 40 C (backward 300 C) for each thread, and some megabytes for a
+// window if threads share sequences; backward also 4 H for every token with a bias.
 int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
 // `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use and for which
-// the workspace was sized. It changes the schedule, not the result. Forward and backward do not
-// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h). A sequence is spread over at
-// most H threads.
+// the workspace was sized; it changes the schedule, not the result. Forward and backward do not
+// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h). At most H threads share one.
 void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor parallel,
                     int threads);
 
-// Gradients by the closed form. With g = grad_y, N' = N + 1e-8, S = M / N', and reverse sums over
-// the tokens u >= t:
+// Computes gradients by the closed form, with g = grad_y, N' = N + 1e-8, S = M / N', and reverse
+// sums over the tokens u >= t:
 //   dS      = D^2 g w Pi
 //   dPi_t   = sum_i (q_t sum_u dS_u / N'_u - g w D) - sum_u sum_i dS_u S_u / N'_u + grad_pi
 //   dlogit  = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_t dlogit a,  db_t = P da_t
 //   dw_t    = Pi (2 w sum_u dS_u / N'_u - g D) + 2 w (da / E - sum_u da_u q_u / E_u^2)
-// Where E is clamped to 1e-12 it is a constant and its terms leave the last sum.
+// If E is clamped to 1e-12, it is a constant, and its terms are not in the last sum.
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
 

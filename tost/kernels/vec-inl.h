@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A stored bfloat16, the upper half of a float32.
+// A stored bfloat16, which is the upper half of a float32.
 struct Bf16 {
   uint16_t bits;
 };
@@ -64,8 +64,8 @@ HWY_INLINE void store(D d, VecOf<D> value, Bf16* p) {
   hn::StoreU(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-// Loads the first n lanes, then zeros, without touching memory past p + n. Highway 1.0.3 emulates
-// masked loads by full ones on most targets, so only those with true masks use them.
+// Loads the first n lanes, then zeros, without an access to memory past p + n. Only targets with
+// true masks use masked loads, because Highway 1.0.3 emulates them by full loads elsewhere.
 template <class D, class T>
 HWY_INLINE VecOf<D> load_first(D d, const T* p, size_t n) {
 #if HWY_TARGET == HWY_AVX3
@@ -121,7 +121,7 @@ HWY_INLINE WideVec only_first(WideVec value, int64_t n) {
 #define TOST_INLINE HWY_ATTR __attribute__((always_inline))
 
 // Calls body(partial, i, lanes) for each vector of n adjacent numbers: `partial` is a constant, and
-// `lanes` how many of the vector's lanes there are. With kWhole there is no partial vector.
+// `lanes` is the number of lanes in use. With kWhole there is no partial vector.
 template <bool kWhole = false, class Body>
 HWY_INLINE void over_row(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
@@ -132,7 +132,7 @@ HWY_INLINE void over_row(int64_t n, const Body& body) {
   }
 }
 
-// Writes results, with kStream past the caches, for which p is aligned to the vector.
+// Writes results; with kStream it bypasses the caches, and p must be aligned to the vector.
 template <bool kPartial, bool kStream>
 HWY_INLINE void write_part(WideVec value, float* p, int64_t n) {
   if constexpr (kStream && !kPartial) return hn::Stream(value, Wide(), p);

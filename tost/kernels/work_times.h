@@ -1,6 +1,5 @@
-// Measures the processor time of inference by kind of work. The code that does the work measures
-// it, only while a measurement is active. Each measured piece of work costs two reads of the clock.
-// Free of torch.
+// Measures the processor time of inference by kind of work. The code that does the work measures it
+// while a measurement is active. Each measured piece takes two reads of the clock. Free of torch.
 #pragma once
 
 #include <array>
@@ -50,7 +49,7 @@ class WorkTimes {
   inline static std::array<std::atomic<int64_t>, kWorkKinds> nanoseconds_{};
 };
 
-// Measures the time of its scope; scopes do not nest.
+// Measures the time of a scope; scopes must not nest.
 class WorkTimer {
  public:
   explicit WorkTimer(Work kind) : kind_(kind), counts_(WorkTimes::on()) {

@@ -43,10 +43,10 @@ struct ModelRequest {
 };
 
 struct ScoreRequest : ModelRequest {
-  // Set if `file` is a run folder that is scored as studies do: by its last checkpoint, or by its
-  // best one if the run chose that by other data than the split.
+  // Set if `file` is a run folder to be scored as in studies: by the last checkpoint, or by the
+  // best one if the run selected it on other data than the split.
   bool as_trained = false;
-  // Settings of the data under the keys of training, "data" among them; see scored_data().
+  // Settings of the data under the keys of training, such as "data" (see scored_data()).
   nlohmann::json data = nlohmann::json::object();
   std::string split;  // empty: the kind's default
   int64_t batch = 0;  // 0: the kind's default
@@ -82,9 +82,9 @@ struct ExplainRequest : ModelRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Opens the data of an explanation by `open` if they are `known`, named by the request or by the
-// run. Returns "" or why there are none, a sentence without its capital. Only data that the request
-// names must exist.
+// Opens the data of an explanation by `open` if they are `known` by the request or the run. Returns
+// "", or the reason why there are no data, without a capital. Only data that the request names must
+// exist.
 inline std::string open_known_data(const ExplainRequest& request, bool known,
                                    const std::function<void()>& open) {
   if (!known) {
@@ -100,8 +100,8 @@ inline std::string open_known_data(const ExplainRequest& request, bool known,
   return "";
 }
 
-// The configuration of the run that contains a model file (RUN/checkpoints/STEP/FILE), if there is
-// one and its recipe is of the form's kind.
+// The configuration of the run that contains a model file (RUN/checkpoints/STEP/FILE); nothing if
+// there is no run or its recipe is of another kind.
 template <class Config>
 std::optional<Config> run_config(const ConfigForm<Config>& form,
                                  const std::filesystem::path& model_file) {
@@ -124,7 +124,7 @@ struct PredictReport {
   std::vector<Prediction> predictions;
 };
 
-// A column of the table of presets: its title, and its key in a preset's description.
+// A column of the table of presets: its title, and the key of its values in a preset's description.
 struct PresetColumn {
   const char *title, *key;
   int width;
@@ -144,16 +144,16 @@ struct Kind {
   std::vector<RunKind> runs;  // the trainable kinds of runs; the first has the name of the kind
   PresetTable table;          // of the presets of all runs
   bool decodes = false;       // token by token, where a step is bound by reading the weights
-  // Opens a model file of this program or of others. Throws data Errors as
-  // find_intact_model_file(), and if weights do not fit.
+  // Opens a model file of this program or of others. Throws the data Errors of
+  // find_intact_model_file(), and one for weights that do not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
-  // Scores a model file: "checkpoint", "model", "precision", "split", the scores, the number of
-  // samples ("images") and "seconds"; null once stopped.
+  // Scores a model file: returns "checkpoint", "model", "precision", "split", scores, number of
+  // samples ("images") and "seconds"; null if stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
   std::vector<std::string> data_keys;  // of the settings that select the generated data to score
-  // Labels pictures or texts; null for kinds that cannot.
+  // Labels pictures or texts; null for kinds without labels.
   std::function<PredictReport(const PredictRequest& request)> predict;
-  // The report of `tost explain` (docs/explain.md), null once stopped. Some kinds have none.
+  // The report of `tost explain` (docs/explain.md); returns null if stopped. Some kinds have none.
   std::function<nlohmann::json(const ExplainRequest& request)> explain;
   std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
 
@@ -164,7 +164,7 @@ struct Kind {
   }
 };
 
-// The table of kinds. A kind is a row here and a folder kinds/NAME/ that defines NAME_kind().
+// The table of kinds. A kind has a row here, and a folder kinds/NAME/ that defines NAME_kind().
 #define TOST_KINDS(X) X(vision) X(language) X(sequence)
 
 #define TOST_DECLARE_KIND(name) Kind name##_kind();

@@ -31,7 +31,7 @@ bool has_field(const RunKind& kind, const std::string& key) {
                      [&](const FieldInfo& field) { return field.key == key; });
 }
 
-// The kind one of whose `names` is `name`.
+// The kind that has `name` among its `names`.
 const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::string& what,
                          const std::string& name) {
   std::vector<std::string> all;
@@ -43,7 +43,7 @@ const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::st
              did_you_mean(name, all));
 }
 
-// A setting that shows the kind of a run, and that kind.
+// A setting that shows the kind of a run, and the kind.
 struct Hint {
   const RunKind* kind;
   std::string reason;  // "tost_gpt_char is a language model"
@@ -54,7 +54,8 @@ std::string text_of(const json& values, const char* key) {
   return found != values.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The settings that show the kind. A saved configuration names its recipe, not the file `from`.
+// The settings that show the kind. A saved configuration shows it by its recipe, not by the file
+// `from`.
 std::vector<Hint> hints(const json& values, bool saved) {
   std::vector<Hint> found;
   const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");
@@ -66,7 +67,7 @@ std::vector<Hint> hints(const json& values, bool saved) {
       absolute_setting(text_of(values, "from"));  // as the configuration has it
   if (!from.empty() && !saved) {
     const std::string files = model_kind(from);
-    // A recipe distinguishes the kinds that write the same files.
+    // Uses the recipe, because several kinds of run write the same files.
     const bool specific =
         !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
     const RunKind& kind = run_kind_named(files);
@@ -88,7 +89,8 @@ Hint agreed(const std::vector<Hint>& found) {
   return found.front();
 }
 
-// A fine-tuned model has the architecture of its file.
+// Refuses a preset together with a file, because a fine-tuned model has the architecture of the
+// file.
 void check_model_and_from(const json& values, const json& from_values) {
   const std::string model = text_of(values, "model"), from = text_of(from_values, "from");
   if (model.empty() || from.empty()) return;
@@ -132,7 +134,7 @@ std::string kind_name_of_data(const std::string& path) {
   }
 }
 
-// Without any hint image models are trained, so this refuses data that are obviously no pictures.
+// Refuses data that are obviously no pictures, because image models are the default.
 void check_pictures(const std::string& data, const RunKind& usual) {
   const RunKind* kind = kind_of_data(data);
   if (kind == nullptr || kind == &usual) return;

@@ -1,5 +1,5 @@
-// The table of kinds of model, and quantisation of their files. By its row a new kind reaches the
-// training loop, conversion, quantisation, benchmarks, the command line and --help.
+// The table of kinds of model, and quantisation of their files. Training, conversion, quantisation,
+// benchmarks, the command line and --help find all kinds in the table.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tost {
 
 const std::vector<Kind>& kinds();
 
-// The kind of this name, as model_kind() returns it.
+// The kind with a name that model_kind() returns.
 const Kind& kind_named(const std::string& name);
 
 // The kinds of runs of all kinds of model, in order.
@@ -26,11 +26,10 @@ const RunKind& run_kind_named(const std::string& name);
 // The kind of runs that read the data at this path; null if the data do not show it.
 const RunKind* kind_of_data(const std::string& path);
 
-// Chooses the kind by "recipe" and either the preset "model" or the file "from", which must agree;
-// without any it is image models, and "data" must not be of another kind. For a resumed run, the
-// model and recipe of its configuration `saved` decide, without its "from". Throws a usage Error
-// for unknown names (with the nearest), for names of two kinds, for a preset together with a file,
-// and for a setting that only another kind has.
+// Selects the kind by "recipe" and either the preset "model" or the file "from", which must agree.
+// By default it is that of image models; "data" must not be of another kind. For a resumed run,
+// model and recipe of its configuration `saved` decide. Throws a usage Error for unknown names, for
+// names of two kinds, for a preset together with a file, and for a setting of another kind only.
 const RunKind& choose_run_kind(const nlohmann::json& values, const nlohmann::json* saved = nullptr);
 
 struct QuantizeResult {
@@ -41,7 +40,7 @@ struct QuantizeResult {
   double largest_error = 0, mean_error = 0;   // as in StoredWeights
 };
 
-// Throws the usage Errors of quantize_model(), without writing.
+// Throws the usage Errors of quantize_model(), and writes nothing.
 void check_quantize_output(const std::filesystem::path& out, Precision precision);
 
 // Writes the model that `in` means (as for load_model_file, any layout that can be read) as a model

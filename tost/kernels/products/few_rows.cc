@@ -1,5 +1,5 @@
-// Products of a few rows read the weight once, front to back, in one stream. On Zen 4 this reaches
-// 0.85 of the speed of a plain read; four rows in parallel reach half.
+// Products of a few rows read the weight once, front to back, in one stream. On Zen 4 one stream
+// reaches 0.85 of the speed of a plain read; four streams in parallel reach half.
 #include "tost/kernels/products/few_rows.h"
 
 #include <type_traits>
@@ -20,8 +20,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// The distance in bytes at which weights are prefetched. For float32 and bfloat16 both shorter and
-// longer distances are slower on cores with AMX; for fewer bits shorter ones are.
+// The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
+// slower for float32 and bfloat16, and shorter ones for fewer bits.
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
 // Prefetches `bytes` bytes at `ahead` bytes after `from`, for a stream that is read front to back.
@@ -85,7 +85,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
 }
 
 // The number of outputs computed together if weights come from a cache; 1 if more is not faster.
-// Two of the four sums of kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
+// The sums for kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
 constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
 
 // Computes dot_products() of adjacent outputs, bit for bit; each loaded vector serves several sums.
@@ -131,11 +131,11 @@ HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
 }
 
 // ---- Weights of four bits against inputs of sixteen: integers within a group, float32 over
-// groups. A group's 32 inputs are four planes of eight, and lane l of a group's eight 16-bit words
-// holds the weights of plane 0 to 3 at l, so one load of words meets four loads of inputs.
+// groups. A group's 32 inputs are four planes of eight. Lane l of a group's eight 16-bit words has
+// the weights of planes 0 to 3 at l, so one load of words serves four loads of inputs.
 
-// A row of inputs as integers: planes [4][8 groups], each group's sum (with a vector of zeros after
-// the last), and the row's factor.
+// A row of inputs as integers: planes [4][8 groups], the sum of each group (with a vector of zeros
+// at the end), and the row's factor.
 struct Int4Row {
   int16_t* planes;
   float* sums;
@@ -166,7 +166,7 @@ inline float largest_value(const float* x, int64_t count) {
   return top + bad;
 }
 
-// Writes the 32 inputs at `x` times `inverse` as group g of `row`.
+// Multiplies the 32 inputs at `x` by `inverse`, and writes them as group g of `row`.
 HWY_INLINE void prepare_int4_group(const float* x, float inverse, int64_t groups, int64_t g,
                                    const Int4Row& row) {
   const hn::CappedTag<float, 8> d;
@@ -234,7 +234,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
   const hn::Repartition<uint16_t, decltype(d)> du16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = lanes / 4;  // groups a vector
   const auto mask = hn::Set(du16, 15);
-  // The index of the scale of each sum in a vector; `lanes` scales serve four vectors.
+  // The indices of the scales for the sums in a vector; `lanes` scales serve four vectors.
   const auto quarter = hn::ShiftRight<2>(hn::Iota(di, 0));
   Int4Row row[kRows];
   hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and only of the inputs
@@ -296,7 +296,7 @@ template <WeightType kType>
 using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
                                   std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
 
-// Computes whole blocks of outputs; returns the first output that is left.
+// Computes whole blocks of outputs; returns the first output that is not computed.
 template <WeightType kType, int kRows>
 int64_t run_blocks(const FewRowsArgs& a, int64_t begin, int64_t end) {
   using T = Stored<kType>;
@@ -380,7 +380,7 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
-// The weights of a task; with fewer a thread costs more than it saves.
+// The smallest number of weights of a task: below it another thread takes more time than it saves.
 constexpr int64_t kTaskSize = 64 << 10;
 
 }  // namespace

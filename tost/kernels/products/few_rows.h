@@ -1,6 +1,6 @@
-// Computes y = x Wᵀ + b for a few rows of x. Decoding reads every weight once, so memory limits it,
-// and general matrix products reach a fraction of its speed (MKL's float32 matrix-vector product a
-// quarter on Zen 4). Weights may have fewer bits than the arithmetic.
+// Computes y = x Wᵀ + b for a few rows of x. Decoding reads every weight once, so memory limits its
+// speed. General matrix products reach a fraction of this speed (MKL's float32 product a quarter on
+// Zen 4). Weights may have fewer bits than the arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ struct FewRowsArgs {
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
-  // The x that prepare_few_rows() has written, for types that need it.
+  // The x in the form that prepare_few_rows() writes, for types that need it.
   const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
   // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
   const void* scales = nullptr;
   // The bias [outputs], or null; bfloat16 for kBfloat16, else float32.
   const void* bias = nullptr;
-  // [outputs] or null; with gamma y += gamma * (x Wᵀ + b) is computed instead of y = x Wᵀ + b.
+  // [outputs] or null; with gamma the product is y += gamma * (x Wᵀ + b), not y = x Wᵀ + b.
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
   // Set if the weights were just read for other rows and are in a cache. Changes no bit.
@@ -59,10 +59,10 @@ void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 // Computes only outputs begin to end - 1, on the calling thread.
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
 
-// Writes x [rows, inputs] in the form that the kernel of a type reads, prepared_stride() bytes a
-// row; 0 if it reads x itself. kInt4 rounds each row to 16 bits, within 1.6e-5 of its largest
-// value; a value that is not finite makes every output of its row so. `prepared` is 64-byte
-// aligned.
+// Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()
+// bytes; 0 means that the kernel reads x itself. kInt4 rounds each row to 16 bits, within 1.6e-5 of
+// its largest value. A value that is not finite makes every output of its row not finite.
+// `prepared` is 64-byte aligned.
 inline constexpr int64_t int4_input_stride(int64_t groups) {
   return (groups * 68 + 68 + 63) / 64 * 64;
 }

@@ -1,4 +1,4 @@
-// The epilogue of a matrix product on vectors of columns; see row_ops.h. Include after highway.h.
+// The epilogue of a matrix product on vectors of columns (see row_ops.h). Include after highway.h.
 #if defined(TOST_KERNELS_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_FINISH_INL_H_
 #undef TOST_KERNELS_FINISH_INL_H_
@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// A bfloat16 that one instruction of AVX512_BF16 rounds (vec-inl.h needs nine), for CPUs with
-// has_native_bf16(). Subnormal values become 0.
+// A bfloat16 type that one instruction of AVX512_BF16 rounds, for CPUs with has_native_bf16();
+// vec-inl.h needs nine instructions. Subnormal values become 0.
 struct NativeBf16 : Bf16 {};
 
 #if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
@@ -77,7 +77,7 @@ HWY_INLINE WideVec activate(WideVec x) {
   return x;
 }
 
-// The factors of a row of integer sums; zeros for other sums.
+// The factors for a row of integer sums; zeros for other sums.
 struct RowFactors {
   WideVec scale, zero;
 };
@@ -148,7 +148,7 @@ class Column {
   WideVec bias_, gamma_, scale_, weights_;
 };
 
-// An even number of whole vectors of adjacent columns.
+// Processes an even number of whole vectors of adjacent columns.
 template <class Sum, class Out, Finish kFinish, int kVectors>
 HWY_INLINE void finish_pairs(const Column<Sum, Out, kFinish, false> (&columns)[kVectors],
                              const Sum* sums, const RowFactors& row, Out* out) {

@@ -14,9 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
 // Minimax (Lawson) fits of h(x) / x. The fine fits are polynomials in 2 x^2 / a^2 - 1, which keeps
-// coefficients small; from a on h is 1/2 up to float32 rounding. The coarse fits are polynomials in
-// x^2 that exceed 1/2 from a on, so that clamping Phi makes it exactly 0 or 1 there. The rough fits
-// do so because their last term grows.
+// coefficients small; from a on h is 1/2 up to float32 rounding. The coarse and rough fits are
+// polynomials in x^2 that exceed 1/2 from a on, so that clamping makes Phi exactly 0 or 1 there.
 template <Activation>
 struct GeluFit;
 
@@ -67,7 +66,7 @@ HWY_INLINE VecOf<D> horner(D d, const float (&c)[kTerms], VecOf<D> u) {
   return p;
 }
 
-// GELU with at most the error of the plain float32 form.
+// Computes GELU with at most the error of the plain float32 form.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_fine(D d, VecOf<D> x) {
   using Fit = GeluFit<kActivation>;
@@ -80,7 +79,7 @@ HWY_INLINE VecOf<D> gelu_fine(D d, VecOf<D> x) {
   return hn::Mul(x, hn::Add(half, h));
 }
 
-// GELU with an error of at most 1e-4, and below one unit of bfloat16 for results above 2^-6.
+// Computes GELU with an error of at most 1e-4, and below a unit of bfloat16 for results above 2^-6.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   using Fit = GeluFit<kActivation>;
@@ -90,7 +89,7 @@ HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   return hn::Mul(x, phi);
 }
 
-// GELU with an error of at most 1.2e-3, for results that are then rounded to bytes.
+// Computes GELU with an error of at most 1.2e-3, for results that are then rounded to bytes.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
   auto phi =
@@ -101,9 +100,9 @@ HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
 
 #if HWY_TARGET == HWY_AVX3
 
-// GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|: piece k has k / kScale in its
-// middle, and the last piece is 0. Coefficients are looked up in registers, on a port that tile
-// products leave free; of the multiplication units they leave only every second free.
+// Computes GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|: piece k has k /
+// kScale in its middle, and the last piece is 0. Coefficients are looked up in registers, on a port
+// that tile products do not use.
 template <Activation>
 struct GeluPieces;
 

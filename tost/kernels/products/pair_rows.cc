@@ -56,7 +56,7 @@ inline void product(const PairProductArgs& a) {
     for (int64_t row = 0; row < a.rows; ++row) block<1>(a, row);
     return;
   }
-  // The last block overlaps the one before it, so that it is whole.
+  // Shifts the last block over the previous one, so that every block is whole.
   for (int64_t row = 0; row < a.rows; row += kRows) {
     block<kRows>(a, std::min(row, a.rows - kRows));
   }

@@ -93,12 +93,12 @@ class PanelProduct {
     const int64_t column = index * kPanelColumns;
     for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a_, column + v * kLanes, kLanes);
     const float* weight = args_.weight + index * args_.panel_stride;
-    // Prefetches a part of the next panel with every block of rows; after the last panel, lines
-    // that are in the cache already.
+    // Prefetches a part of the next panel with every block of rows; in the last panel, prefetches
+    // cached lines.
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight + args_.panel_stride);
     const char* end = next + (last ? 0 : args_.inputs * kPanelColumns * 4);
     for (int64_t row = 0; row < a_.rows; row += kRows) {
-      // The last block overlaps the one before it, so that it is whole.
+      // Shifts the last block over the previous one, so that every block is whole.
       const int64_t first = std::min(row, a_.rows - kRows);
       multiply(args_.x + first * args_.x_stride, args_.x_stride, weight, args_.inputs, next, sums_);
       if (next < end) next += args_.inputs / kPanelInputs * 64;

@@ -1,5 +1,5 @@
-// Products of many rows: in float32 by AVX-512, with the epilogue (row_ops.h) applied to each block
-// of sums while it is in the L1 cache; and of bytes by AVX2.
+// Products of many rows: in float32 by AVX-512, with the epilogue (row_ops.h) on each block of sums
+// in the L1 cache, and of bytes by AVX2.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct PanelProductArgs {
   int64_t panel_stride = 0;       // in elements
   int64_t inputs = 0;
 };
-// Requires has_panel_product(). As in row_ops.h, a row's result does not depend on the others.
+// Requires has_panel_product(). A row's result does not depend on other rows, as in row_ops.h.
 void panel_product(const PanelProductArgs& args);
 
-// ---- Integers of eight bits, held in 16: for CPUs that add products of 16-bit numbers in pairs
-// (AVX2), but have no instruction for those of bytes (VNNI). ----
+// ---- Integers of eight bits, stored in 16 bits, for CPUs that add pairs of 16-bit products (AVX2)
+// but not of bytes (VNNI). ----
 
 // Whether AVX2 is the instruction set in use; with AVX-512 float32 is as fast.
 bool has_pair_product();

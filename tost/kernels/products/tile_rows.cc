@@ -33,7 +33,7 @@ constexpr int64_t kHalf = 16;             // rows or columns of a tile
 constexpr int64_t kTileRows = 2 * kHalf;  // of a block
 constexpr int64_t kTileBytes = kHalf * kTileStep;
 constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
-// The bytes of a part of the weight that stays in the L2 cache and is used for all rows.
+// The size in bytes of a part of the weight that stays in the L2 cache for all rows.
 constexpr int64_t kGroupBytes = 192 << 10;
 
 struct TileConfig {
@@ -42,7 +42,8 @@ struct TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 are for the lower rows.
+// Tiles 0 to 3 hold sums, tiles 4 and 5 rows, tiles 6 and 7 weights; tiles 2, 3 and 5 are for the
+// lower rows.
 inline void configure(int64_t rows) {
   alignas(64) TileConfig config;
   config.palette = 1;
@@ -72,7 +73,7 @@ class SavedTileConfig {
   alignas(64) TileConfig config_;
 };
 
-// The inputs of a step: those of 32 rows, and those of the weight.
+// The inputs of a step: values of 32 rows, and values of the weight.
 struct Operands {
   const char* x;
   const char* weight;
@@ -86,8 +87,8 @@ HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
   if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
 }
 
-// The sums of a block that wait for the epilogue. It copies all arguments, because the compiler
-// must assume that a store of results changes what a reference refers to.
+// The sums of a block that wait for the epilogue. The struct copies all arguments, because for the
+// compiler a store of results may change a referenced value.
 template <class Sum, class Out, Finish kFinish>
 class Waiting {
  public:
@@ -127,8 +128,8 @@ class Waiting {
 };
 
 // Multiplies the loaded tiles, loads those of the next step and finishes `rows` of the block
-// before. A CPU looks only some hundred instructions ahead, so products, loads and epilogue overlap
-// only if they are close to each other in the program.
+// before. A CPU looks some hundred instructions ahead, so products, loads and epilogue overlap only
+// if they are close in the program.
 template <class Sum, bool kTwo, class Sums>
 HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
 #define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
@@ -156,7 +157,7 @@ HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int6
 #undef TOST_TILE_PRODUCT
 }
 
-// Prefetches the lines of FetchAhead, some at a time.
+// Prefetches some lines of FetchAhead in each call.
 class Fetching {
  public:
   Fetching() = default;
@@ -229,7 +230,7 @@ class TileProduct {
             last - first};
   }
 
-  // Limits what is prefetched of the next weights to the size of a group.
+  // Limits the prefetched part of the next weights to the size of a group.
   FetchAhead next_group() const {
     FetchAhead next = args_.next;
     next.bytes = std::min(next.bytes, kGroupBytes);
@@ -237,14 +238,14 @@ class TileProduct {
     return next;
   }
 
-  // Multiplies strips of as many rows as a block has, or one of fewer.
+  // Multiplies strips with the rows of a block, or one strip with fewer rows.
   template <bool kTwo>
   void strips(Rows rows, int64_t first, int64_t last) {
     const int64_t each = std::min(kTileRows, rows.end - rows.begin);
     configure(each);
     load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
     for (int64_t row = rows.begin; row < rows.end; row += each) {
-      // The very last block loads its own tiles again.
+      // The very last block loads its tiles again, because there is no next block.
       const int64_t below = row + each < rows.end ? row + each : row;
       for (int64_t b = first; b < last; ++b) {
         block<kTwo>(row, each, b, b + 1 < last ? operands(row, b + 1) : operands(below, first));
@@ -312,7 +313,7 @@ class TileProduct {
   const int64_t blocks_;
   const int64_t each_;  // rows that are finished in a step
   Fetching fetching_;
-  // The sums of the waiting block; the next block's are stored when it is finished.
+  // The sums of the waiting block, which are finished before the next block's sums are stored.
   alignas(64) Sum sums_[kTileRows * kTileColumns];
   int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
 };
@@ -351,7 +352,7 @@ bool system_grants_tiles() {
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
   if ((d & kBfloat16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
-  // Linux lets a process use the tiles after it has requested their state.
+  // Requests the state of the tiles, without which Linux does not let a process use tiles.
   constexpr long kRequestState = 0x1023, kTileState = 18;
   return syscall(SYS_arch_prctl, kRequestState, kTileState) == 0;
 }

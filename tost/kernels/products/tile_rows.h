@@ -1,5 +1,5 @@
-// Products of many rows on the tile units of a CPU (AMX): bfloat16 or int8, with the epilogue
-// (row_ops.h) of one block of sums while the tile units compute the next.
+// Products of many rows on the tile units of a CPU (AMX), in bfloat16 or int8. The epilogue
+// (row_ops.h) of one block runs while the tile units compute the next block.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace tost::kernels {
 // below AVX-512.
 bool has_tiles();
 
-// Inputs are taken in steps of this many bytes: 32 bfloat16 or 64 integers.
+// The bytes of inputs in one step: 32 bfloat16 or 64 integers.
 inline constexpr int64_t kTileStep = 64;
 // The number of columns in a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
-// Memory to prefetch into the L2 cache during the product, as far as it fits: `pieces` of `bytes`
-// bytes, `stride` bytes apart. Results do not depend on it.
+// Memory to prefetch into the L2 cache during the product: `pieces` of `bytes` bytes, `stride`
+// bytes apart. It has no effect on results.
 struct FetchAhead {
   const char* data = nullptr;
   int64_t bytes = 0, stride = 0, pieces = 0;
@@ -39,8 +39,8 @@ struct TileProductArgs {
   int64_t steps = 0;
   FetchAhead next = {};  // the weights of the caller's next product
 };
-// Requires has_tiles(); saves and restores the configuration of the tile units. As in row_ops.h, a
-// row's result does not depend on the others.
+// Requires has_tiles(); saves and restores the configuration of the tile units. A row's result does
+// not depend on other rows, as in row_ops.h.
 void tile_product(const TileProductArgs& args);
 
 }  // namespace tost::kernels

@@ -21,7 +21,7 @@ using torch::Tensor;
 constexpr int64_t kTokensAtOnce = 8192;
 constexpr int64_t kPiece = 2048;  // of a sample that is read with a state
 
-// Scores a single sample piece by piece, passing the state on.
+// Scores a single sample piece by piece, from the state after the previous piece.
 TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
                             LanguageState& state) {
   std::vector<Tensor> loss, likely;
@@ -154,7 +154,7 @@ std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
       std::iota(chosen.begin(), chosen.end(), first);
       const TokenTaskBatch batch = read_watched(
           options.read_guard, [shared, group, chosen] { return shared->batch(group, chosen); });
-      // Measures the state outside the time, which covers reading only.
+      // Measures the state after the clock has stopped, because the time covers reading only.
       if (bytes == 0 && data.length(group) <= kPiece) {
         bytes = context_bytes(model, batch.ids.narrow(0, 0, 1));
       }
@@ -198,7 +198,7 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kIdBytes = 16;  // a token and its target
 
-// Computes in double, because a product of hostile sizes must not overflow.
+// Uses double, because a product of hostile sizes must not overflow.
 double cache_bytes(const LanguageConfig& c, double tokens) {
   const double window = double(c.options.window);
   const double seen = window > 0 ? std::min(window, tokens) : tokens;
@@ -210,7 +210,7 @@ double cache_bytes(const LanguageConfig& c, double tokens) {
 }
 
 // The bytes that training saves for a token: inputs of both norms, outputs of both branches, the
-// mixer's projections, and both sides of the activation.
+// mixer's projections, input and output of the activation.
 double saved_for_backward(const LanguageConfig& c) {
   const double dim = double(c.dim);
   return kFloatBytes * double(c.depth) * (8 * dim + 2 * c.mlp_ratio * dim);

@@ -45,24 +45,23 @@ struct AnswerEvalOptions : LanguageEvalOptions {
 
 // Scores all samples in evaluation mode without gradients. Samples beyond 2,048 tokens are read one
 // by one and in pieces, so that a state of constant size needs constant memory. `progress` counts
-// samples over all groups. Returns nothing if `stop` ended it. Throws as check_answers_fit(), and a
-// usage Error for samples that do not fit in memory.
+// samples over all groups. Returns nothing if `stop` ended it. Throws the Errors of
+// check_answers_fit(), and a usage Error for samples that do not fit in memory.
 std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
                                                           const TokenTaskData& data,
                                                           const AnswerEvalOptions& options = {});
 
 // Throws a usage Error for data with a larger vocabulary than the model's, samples beyond its
-// positions, or targets that a model restores and not predicts.
+// positions, or targets that the model would have to restore.
 void check_answers_fit(const LanguageConfig& config, const TokenTaskData& data);
 
 // Throws a usage Error with both figures if reading `samples` samples of `length` tokens at a time,
-// or training on them, needs more than `available` bytes at least. 0 is unknown, and refuses
-// nothing.
+// or training on them, needs at least more than `available` bytes (0: unknown).
 void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
                          bool training, int64_t available);
 
-// Returns accuracy, exact and loss (means over the groups, with equal weights), tokens, and
-// "groups", an object each: group, length, samples, tokens, accuracy, exact, loss, state_bytes.
+// Returns accuracy, exact and loss (means over the groups with equal weights), tokens, and an array
+// "groups" of objects with group, length, samples, tokens, accuracy, exact, loss and state_bytes.
 nlohmann::json to_json(const std::vector<AnswerScores>& scores);
 
 }  // namespace tost

@@ -31,7 +31,7 @@ BenchRunner prefill_runner(const Extend& extend, const Tensor& ids) {
   return runner;
 }
 
-// Makes a runner of which every repetition continues from the same state.
+// Makes a runner whose repetitions all continue from the same state.
 BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTask& task) {
   auto start = std::make_shared<LanguageState>(), state = std::make_shared<LanguageState>();
   extend(ids.narrow(1, 0, task.size), *start);
@@ -47,7 +47,7 @@ BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTa
   return runner;
 }
 
-// The bytes of the weights that a step reads: all but tables, of which it reads only rows.
+// The bytes of the weights that a step reads: all except tables, of which it reads single rows.
 int64_t step_bytes(const LanguageModel& model) {
   int64_t bytes = 0;
   for (const auto& item : model.named_parameters()) {

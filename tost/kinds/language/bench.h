@@ -1,4 +1,4 @@
-// How `tost bench model` measures language models.
+// Measures language models for `tost bench model`.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace tost {
 
 std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, bool file);
 
-// The products of LanguageModel::extend() over `tokens` of each of `batch` texts.
+// The matrix products of LanguageModel::extend() over `tokens` tokens of `batch` texts.
 std::vector<Product> language_products(const LanguageModel& model, int64_t batch, int64_t tokens);
 
 }  // namespace tost

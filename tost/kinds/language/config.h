@@ -1,4 +1,4 @@
-// What a language model's configuration means to its modules.
+// Converts a language model's configuration to those of its modules.
 #pragma once
 
 #include "tost/engine/language_config.h"
@@ -9,7 +9,7 @@ namespace tost {
 // Throws a usage Error with the reason for an impossible configuration.
 void validate(const LanguageConfig& config);
 
-// The arguments of its mixers' constructors.
+// The arguments of the constructors of a model's mixers.
 CausalMixerConfig mixer_config(const LanguageConfig& config);
 
 }  // namespace tost

@@ -14,11 +14,11 @@ using torch::Tensor;
 
 namespace {
 
-// Up to here steps of a few rows are faster than tiles.
+// The largest number of rows for which steps of a few rows are faster than tiles.
 constexpr int64_t kStepRows = 16;
 
-// Neither gradients nor torch's inference mode, whose tensors could not be changed outside it: what
-// an engine keeps from call to call must not depend on who called first.
+// Disables gradients and torch's inference mode, because the engine changes its tensors in later
+// calls, and tensors of inference mode cannot be changed outside of it.
 struct PlainMode {
   const c10::InferenceMode off{false};
   const torch::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ struct LanguageEngine::Parts {
     return *many;
   }
 
-  // Rows [n, C] after the final norm.
+  // Computes rows [n, C] after the final norm.
   Tensor normed(const Tensor& x) const {
     return torch::layer_norm(x, {x.size(1)}, tensor_of(weights.norm.weight),
                              tensor_of(weights.norm.bias), NormWeight::kEps);
@@ -60,7 +60,7 @@ LanguageEngine::~LanguageEngine() = default;
 void LanguageEngine::expect_texts() {
   const PlainMode mode;
   const auto& c = config();
-  // Tiles read weights of bfloat16, which are twice those of eight bits.
+  // Does not use tiles for eight bits, because tiles read bfloat16 weights of twice the size.
   if (parts_->weights.type == kernels::WeightType::kBfloat16 && c.dim % 32 == 0) {
     parts_->tiles = parts_->prefill().rows_alone();
   }

@@ -23,7 +23,8 @@ ParallelFor loop_over(int threads) {
   return threads == 1 ? ParallelFor(serial_for) : ParallelFor(torch_parallel);
 }
 
-// Rows that stay in a L2 cache of 2 MiB with a part of the MLP's hidden columns.
+// The number of rows that stay in an L2 cache of 2 MiB, together with a part of the MLP's hidden
+// columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
 constexpr int64_t kMostStepRows = 32;
@@ -38,7 +39,7 @@ PackedLinear packed(const StepWeight& weight, bool narrow) {
           narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
 
-// Times gamma and without bias, so that the residual stream can be what the product adds to.
+// Packs a map times gamma and without bias, so that the product can add to the residual stream.
 PackedLinear packed_onto_stream(const StepWeight& weight, const Array& gamma, bool narrow) {
   if (!weight.defined()) return {};
   return {tensor_of(weight.rounded()) * tensor_of(gamma).unsqueeze(1), Tensor(),
@@ -85,7 +86,7 @@ void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
   const auto x = narrow_ ? rows.to(torch::kBFloat16) : rows;
   const auto* data = static_cast<const char*>(x.const_data_ptr());
   const int64_t count = rows.size(0), vocab = head_.outputs();
-  // Of few rows each thread takes a share of the columns.
+  // Divides the columns among the threads if there are few rows.
   const int64_t tiles = divide_up(count, kTileRows), threads = torch_threads();
   const int64_t shares = tiles == 1 ? std::min(threads, head_.panels()) : 1;
   at::parallel_for(0, tiles * shares, 1, [&](int64_t begin, int64_t end) {
@@ -126,7 +127,7 @@ void LanguagePrefill::reserve(int64_t rows) {
   forget_ = torch::empty({rows * weights_.config.heads});
 }
 
-// The first numbers of a buffer as [B, T, width], float32 or bfloat16.
+// The first values of a buffer as [B, T, width], float32 or bfloat16.
 Tensor LanguagePrefill::rows_of(const Tensor& buffer, int64_t width, bool narrow) const {
   const auto typed = narrow ? buffer.view(torch::kBFloat16) : buffer;
   return typed.narrow(0, 0, batch_ * tokens_ * width).view({batch_, tokens_, width});
@@ -177,10 +178,11 @@ void LanguagePrefill::embed(const int64_t* ids) {
   });
 }
 
-// From the mixer of the block before to the input of this block's, a tile at a time.
+// Computes from the previous block's mixer to the input of this block's mixer, a tile at a time.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
-  // Few rows on tile units are bound by reading the weights, which two threads would do twice.
+  // Divides columns, because two threads with separate rows would both read the weights, which
+  // bounds the time.
   const bool few = tokens_ == 1 && rows <= kMostStepRows && rows_alone();
   const int64_t threads = few ? 1 : torch_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
@@ -268,7 +270,7 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   shift(maps.proj_shift, tile);
 }
 
-// Adds the bias of a product that went onto the stream without it.
+// Adds the bias of a product that was added to the stream without bias.
 void LanguagePrefill::shift(const Array& bias, const Tile& tile) {
   if (!bias.defined()) return;
   const float* from = bias.data();

@@ -13,7 +13,7 @@ using torch::Tensor;
 
 namespace {
 
-// The mixers of a model, on weights rounded as a step of this type sees them.
+// The mixers of a model, with weights rounded to the precision of the engine.
 class MixersOfModel : public ModuleMixers {
  public:
   MixersOfModel(const LanguageModel& model, WeightType type) {

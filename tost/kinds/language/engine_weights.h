@@ -1,4 +1,4 @@
-// What a language engine takes from a model of modules, and its way through many tokens.
+// The weights that a language engine takes from a model, and the pass over many tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,35 @@
 
 namespace tost {
 
-// The weights of a model, which share its tensors where they can, so that these must not change.
-// Mixers that the engine lacks are called as modules. Throws a data Error naming the tensor where
-// weights that are not finite would become integers.
+// The weights of a model, which share its tensors if possible, so that these must not change.
+// Mixers that the engine lacks run as modules. Throws a data Error naming a tensor to be quantised
+// that is not finite.
 LanguageWeights weights_of(const LanguageModel& model, Precision precision);
 
-// Many tokens through a whole language model, bound by its matrix products: a thread takes a tile
-// of tokens from a mixer's result through the block's MLP to the next mixer's input, so that
-// nothing but the residual stream and the mixers' tokens goes through memory.
-// Not thread-safe. `weights` outlive it.
+// Passes many tokens through a whole language model; matrix products bound the time. A thread
+// computes a tile of tokens from a mixer's result through the MLP to the next mixer's input, so
+// that only the residual stream and the mixers' tokens go through memory. Not thread-safe.
+// `weights` outlive it.
 class LanguagePrefill {
  public:
-  // Lays out the weights once more, in bfloat16 where they are held in less than float32 and this
-  // CPU multiplies bfloat16, else in float32.
+  // Lays out a second copy of the weights: in bfloat16 if the precision is not fp32 and this CPU
+  // multiplies bfloat16, else in float32.
   explicit LanguagePrefill(const LanguageWeights& weights);
 
-  // Reads ids [B, T] int64, contiguous and valid, after `state`, which has an entry for every
-  // block: the residual stream [B T, C] float32, valid until the next call. Moving the state's
-  // position is left to the caller. Takes memory for B T tokens. Throws a usage Error for a state
-  // of another batch.
+  // Reads contiguous valid ids [B, T] int64 after `state`, which has an entry for every block.
+  // Returns the residual stream [B T, C] float32, valid until the next call. The caller must update
+  // the state's position. Takes memory for B T tokens. Throws a usage Error for a state of another
+  // batch.
   const torch::Tensor& run(const torch::Tensor& ids, LanguageState& state);
 
-  // One token of each of several texts: as LanguageStep::run_texts(), the residual stream [texts,
-  // C].
+  // Reads one token of each of several texts, as LanguageStep::run_texts(); returns the residual
+  // stream [texts, C].
   const torch::Tensor& run_texts(const std::vector<int64_t>& ids,
                                  const std::vector<LanguageState*>& states);
-  // Whether its products give each row the same bits however many are multiplied.
+  // Whether products give a row the same bits for any number of rows.
   bool rows_alone() const;
 
-  // The head on rows [n, C] float32 contiguous that have passed the final norm: logits [n, vocab].
+  // Computes logits [n, vocab] of contiguous rows [n, C] float32 after the final norm.
   void head(const torch::Tensor& rows, const torch::Tensor& logits);
 
   int64_t bytes() const;  // of the blocks' weights laid out
@@ -80,7 +80,7 @@ class LanguagePrefill {
   std::vector<Block> blocks_;
   PackedLinear head_;       // laid out when first needed
   int64_t tile_bytes_ = 0;  // scratch of a thread
-  // Of all rows: the residual stream, and as raw memory what mixers read and give.
+  // Buffers for all rows: the residual stream, and input and output of mixers as raw memory.
   torch::Tensor x_, w_, y_;
   // Memberships of group means or strengths of the delta rule, its gate and its forgetting.
   torch::Tensor pi_, gate_, forget_;

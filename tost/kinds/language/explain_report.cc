@@ -80,7 +80,7 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
   return !stopped(options);
 }
 
-// Adds a sentence for each part of the report that this model does not have.
+// Adds a sentence for each part of the report that the model cannot have.
 void add_missing(TextReport& report, const TextExplainOptions& options) {
   std::vector<std::string> without, uniform;
   for (size_t i = 0; i < report.trace.layers.size(); ++i) {
@@ -249,7 +249,7 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
     for (LayerRates& layer : measured) move_to_cpu(layer);
     for (BlockTrace& block : inside.blocks) move_to_cpu(block);
     for (size_t k = 0; k < rates.size(); ++k) {
-      // Skips the exact rate in the whole space, whose cost grows with the cube of the width.
+      // Omits the exact rate in the whole space, whose cost grows with the cube of the width.
       inside.blocks[k].mixer_input = Tensor();
       rates[k].add(inside.blocks[k], measured[k]);
     }

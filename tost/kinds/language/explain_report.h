@@ -1,5 +1,5 @@
-// All numbers of a report on a language model. Its JSON contains exactly these, and its page shows
-// the JSON.
+// All numbers of a report on a language model. The JSON of a report contains these, and the page
+// shows the JSON.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct TextLayerStatistics {
   double entropy_mean = 0;       // over all
   double effect_mean = 0;        // direct effect over all tokens
   torch::Tensor gate;            // mean output gate of each head [H]; undefined without
-  // The tokens above the mean of all, in falling order.
+  // The tokens whose mean is above the mean over all tokens, in falling order.
   std::vector<std::vector<TokenMean>> taken;  // by head: of the highest lift
   std::vector<TokenMean> strongest;           // of the highest direct effect
   bool has_memberships = false;
@@ -63,15 +63,15 @@ struct TextStatisticsOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-// The tokens in a window: the requested length, or all of the source if there are fewer.
+// The number of tokens in a window: the requested length, or that of the source if it is smaller.
 int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted);
 
 // The ids [1, length] of the next window.
 torch::Tensor window_ids(const TokenSource& source, const TextWindows& windows, int64_t length,
                          int64_t index);
 
-// Averages over the windows; ends early, with the windows read so far, if `stop` is set. Throws a
-// data Error for a source of fewer than 2 tokens, a usage Error for no windows.
+// Averages over the windows; if `stop` is set, over the windows read so far. Throws a data Error
+// for a source of fewer than 2 tokens, and a usage Error for no windows.
 TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
                                const TextStatisticsOptions& options);
 
@@ -109,10 +109,10 @@ struct TextExplainOptions {
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
 };
 
-// The number of tokens, the first of the passage, whose influence on later ones is measured.
+// The number of first tokens of the passage whose influence on later tokens is measured.
 inline constexpr int64_t kInfluenceTokens = 200;
 
-// Names a split in a sentence: "training data", "validation data".
+// The name of a split in a sentence: "training data", "validation data".
 std::string data_of(const std::string& split);
 
 // Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head

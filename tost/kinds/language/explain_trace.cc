@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kTracedLogits = int64_t{1} << 24;
 
-// Computes a row of logits for each token, for a few tokens at a time.
+// Computes logits for a few tokens at a time.
 void predict_tokens(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                     TextTrace& trace) {
   const int64_t tokens = ids.size(1);
@@ -202,7 +202,7 @@ std::string code_point_name(uint32_t c) {
   return cat("‹U+", digits.data(), "›");
 }
 
-// Cuts a text at `bytes`, or before that where a character begins.
+// Truncates a text at the last beginning of a character within `bytes` bytes.
 std::string_view whole_beginning(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return text;
   size_t end = bytes;
@@ -212,7 +212,7 @@ std::string_view whole_beginning(std::string_view text, size_t bytes) {
   return text.substr(0, end);
 }
 
-// Reads some bytes more than are used, so that no character is cut.
+// Reads a few more bytes than it uses, so that no character is cut.
 constexpr size_t kEnoughBytes = kReadBytes + 4;
 
 int64_t longest(const LanguageInfo& info, int64_t max_tokens) {

@@ -1,4 +1,4 @@
-// Measures the effects of a language model's layers on each token (and head).
+// Measures the effects of a language model's layers on each token and head.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace tost {
 
-// The trace of a layer in float64, batch first. Tensors that a mixer does not have are undefined.
+// The trace of a layer in float64, with the batch first. Tensors that a mixer does not have are
+// undefined.
 struct TextLayer {
   std::string mixer;      // its name
   bool uniform = false;   // memberships are 1/H by construction
@@ -24,8 +25,8 @@ struct TextLayer {
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
   torch::Tensor gate;     // mean over a head's features of the output gate [B, H, T]
-  // For mixers with group means [B, H, T]: the norm of a head's mean after each token, and its
-  // cosine with the token's values (1: the same direction).
+  // For mixers with group means, [B, H, T]: the norm of a head's mean after each token, and the
+  // cosine of mean and token's values.
   torch::Tensor mean_norm, mean_cosine;
   torch::Tensor effect;  // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
   torch::Tensor norm;    // of the residual stream after the block [B, T]
@@ -38,43 +39,41 @@ struct TextTrace {
   std::vector<TextLayer> layers;
 };
 
-// Runs ids [B, T] once, in evaluation mode and without gradients; `inside`, unless null, gets the
-// traces of the blocks. Throws as LanguageModel::hidden().
+// Runs the model on ids [B, T] in evaluation mode, without gradients; `inside`, unless null, gets
+// the traces of blocks. Throws as LanguageModel::hidden().
 TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
                      LanguageTrace* inside = nullptr);
 
 // Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
-// true only for TSSA without convolution, first moments and gate, whose terms are no gradient of
-// R_var at the layer's input.
+// true only for TSSA without convolution, first moments and gate.
 bool descends_on_bound(const LanguageConfig& config, int64_t index);
 
-// The number of tokens [H] that each head's running sums reach back, 1 / (1 - gamma) of its rate;
-// undefined for a mixer that forgets nothing or has no sums.
+// The horizon of each head's running sums in tokens [H], 1 / (1 - gamma); undefined for a mixer
+// that forgets nothing or has no sums.
 torch::Tensor memory_horizon(const TokenMixer& mixer);
 
-// Measures how much one token of x [T, C], the input of a mixer, changes the output at later ones.
-// Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token j)_t| /
-// |mixer(x)_t|: exact, by running the tokens after j on the state before it, at unchanged
-// positions. It is 0 where t <= j, or where the output is 0. Influence passes through sums over
-// tokens, convolution and attention. Costs T runs of T/2 tokens.
+// Measures the influence of each token of x [T, C], the input of a mixer, on the output at later
+// tokens. Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token
+// j)_t| / |mixer(x)_t|, computed exactly by running later tokens on the state before token j. Other
+// entries, and those with output 0, are 0. Takes T runs of T/2 tokens.
 torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 
-// The mean of the entries [j, j + d] over j, for d = 1 ... T - 1: influence by distance.
+// Influence by distance: the mean of the entries [j, j + d] over j, for d from 1 to T - 1.
 torch::Tensor influence_by_distance(const torch::Tensor& influence);
 
-// The mean of the entries [j, j + 1 ... j + reach], the influence of token j on those after it; NaN
-// if fewer than `reach` follow.
+// The influence of token j on later tokens: the mean of the entries [j, j + 1 ... j + reach]; NaN
+// if fewer than `reach` tokens follow.
 torch::Tensor influence_of_tokens(const torch::Tensor& influence, int64_t reach);
 
-// The reach for `tokens` tokens: 32, or half of them if there are fewer than 64, at least 1.
+// The reach for `tokens` tokens: 32, or half of a smaller number than 64, at least 1.
 int64_t influence_reach(int64_t tokens);
 
 // Shows the bytes of a token as visible, valid UTF-8: spaces as "·", line feeds "↵", tabs "⇥",
 // returns "␍", bytes that are not a whole character "‹E2›", other control characters "‹01›"; no
-// bytes at all "∅". Long tokens are cut to `most` characters and an ellipsis.
+// bytes at all "∅". Long tokens are truncated to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
-// The text of a token. Without tokenizer, and for an id outside the tokenizer, its id as "#17".
+// The text of a token; its id as "#17" if there is no tokenizer or the id is outside of it.
 std::string visible_token(const Tokenizer* tokenizer, int64_t id);
 
 struct Passage {
@@ -84,9 +83,9 @@ struct Passage {
   std::vector<std::string> notes;   // omissions and their reasons, one sentence each
 };
 
-// Encodes the first 256 KiB of `text`, to at most `max_tokens` and the model's block. `more`: the
-// text continues after that. Throws a usage Error for no text, and a data Error for a model without
-// tokenizer or text that it cannot encode (naming `source`).
+// Encodes the first 256 KiB of `text`, at most `max_tokens` tokens and the model's block. `more`
+// says that the text is longer. Throws a usage Error for an empty text, and a data Error naming
+// `source` for a model without tokenizer or text that it cannot encode.
 Passage passage_of_text(const LanguageInfo& info, std::string_view text, const std::string& source,
                         int64_t max_tokens, bool more = false);
 

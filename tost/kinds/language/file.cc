@@ -37,7 +37,7 @@ void save_language_file(const fs::path& file, const LanguageModel& model,
 
 namespace {
 
-// The activation of a name that Hugging Face uses.
+// The activation for a name that Hugging Face uses.
 std::string activation(const std::string& name) {
   if (name.empty() || name == "gelu") return "gelu";
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return "gelu-tanh";
@@ -49,9 +49,9 @@ bool is_transposed_gpt2(const ForeignModel& weights) {
   return weights.model.at("family") == "GPT-2 (Hugging Face layout)";
 }
 
-// The architecture of a model that others have saved (store/foreign_model.h), to be checked by
-// validate(). Heads come from the weights, else from the facts. Throws a data Error that names what
-// the file does not contain.
+// The architecture of a foreign model (store/foreign_model.h), not checked by validate(). The
+// number of heads comes from the weights, else from the facts. Throws a data Error that names
+// missing facts.
 LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelFacts& facts) {
   LanguageConfig c;
   c.mixer = weights.model.at("mixer").get<std::string>();
@@ -82,7 +82,7 @@ namespace fs = std::filesystem;
 
 constexpr char kHead[] = "lm_head.weight", kTokenTable[] = "transformer.wte.weight";
 
-// Hugging Face keeps the matrices of GPT-2's Linear layers as [in, out].
+// Transposes the matrices of GPT-2's linear layers, which Hugging Face stores as [in, out].
 void turn_gpt2(StateDict& state) {
   for (auto& [name, tensor] : state) {
     const bool linear = ends_with(name, ".c_attn.weight") || ends_with(name, ".c_proj.weight") ||
@@ -91,8 +91,7 @@ void turn_gpt2(StateDict& state) {
   }
 }
 
-// Removes tensors that the model here does not have, and adds those that models without LayerScale
-// lack.
+// Removes tensors that the model does not have, and adds LayerScale if it is missing.
 void adapt_language(const LanguageConfig& config, StateDict& state) {
   const auto head = state.find(kHead);
   if (head != state.end()) {
@@ -106,7 +105,7 @@ void adapt_language(const LanguageConfig& config, StateDict& state) {
   bool scaled = false;
   for (auto item = state.begin(); item != state.end();) {
     scaled = scaled || ends_with(item->first, ".gamma1") || ends_with(item->first, ".gamma2");
-    // The causal mask and its filler, buffers of older versions of nanoGPT and GPT-2.
+    // The causal mask and its fill value, which are buffers of older versions of nanoGPT and GPT-2.
     const bool mask = (ends_with(item->first, ".attn.bias") && item->second.dim() == 4) ||
                       (ends_with(item->first, ".attn.masked_bias") && item->second.dim() == 0);
     item = mask ? state.erase(item) : std::next(item);

@@ -19,19 +19,18 @@ struct LoadedLanguage {
   Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
-// `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
-// file; for a model of another kind also the kind.
+// Loads a model from a path that load_model_file accepts, even a file of torch.save. Throws a data
+// Error naming the file, and the kind of a model of another kind.
 LoadedLanguage load_language_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
-// Atomic and durable: the old file stays whole on failure.
+// Writes atomically and durably: a failure does not change an old file.
 void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
                         const LanguageInfo& info);
 
-// Reads weights that others have saved (foreign_source.h).
-// Throws data Errors in one sentence that names the file, and the tensor where one does not fit.
-// Without a tokenizer where the file holds none. Models without LayerScale, nanoGPT's and GPT-2,
-// get one of 1.
+// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
+// tensor that does not fit. The tokenizer is null if the file has none. Models without LayerScale,
+// such as GPT-2, get LayerScale 1.
 LoadedLanguage load_foreign_language(const std::filesystem::path& file,
                                      Weights weights = Weights::kRaw);
 
@@ -42,8 +41,8 @@ struct TokenizerChoice {
   double holdout = 0.1;  // of that text
 };
 
-// Gives a model without a tokenizer the one that was chosen. Throws a usage Error for an unknown
-// name, for one that has more tokens than the model, for chars and words without a text, and for
+// Sets the selected tokenizer of a model that has none. Throws a usage Error for an unknown name,
+// for a tokenizer with more tokens than the model, for chars and words without a text, and for
 // another tokenizer than the model's (see check_same_tokenizer()).
 void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 

@@ -102,8 +102,8 @@ void open_explained(const ExplainRequest& request, const TextSpec& spec, const L
   if (request.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// The folder of the task (token_task.h) that the request names or the run was trained on; "" if
-// there is none.
+// The folder of the task (token_task.h) that the request names, or on which the run was trained; ""
+// if there is none.
 std::string task_folder(const ExplainRequest& request, const fs::path& model_file) {
   std::string folder = request.data;
   if (folder.empty()) {
@@ -149,7 +149,7 @@ Passage passage_of(const ExplainRequest& request, const LanguageInfo& info, cons
                            request.max_tokens);
 }
 
-// Opens the data of the statistics, or returns the reason why there are none.
+// Opens the data of the statistics, or returns the reason why there are no data.
 void add_explained(const ExplainRequest& request, const LoadedLanguage& loaded,
                    const std::string& task, TextExplainOptions& options) {
   std::string missing = "the data are samples of a task, which are not text.";

@@ -128,8 +128,8 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
       state != nullptr || input.dim() != 2 ? position : first_position(input.size(1));
   check_ids(config_, input, first);
   const Tensor ids = to_device(input, wte_->weight.device());
-  // On the CPU takes a sparse gradient, which is added to the head's in place; a dense one would be
-  // another whole table. On a GPU a sparse gradient would wait for a count of rows.
+  // Uses a sparse gradient on the CPU, which is added to the head's gradient in place. Uses a dense
+  // one on a GPU, where a sparse gradient would wait for a count of rows.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
   if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, first, ids.size(1));
@@ -162,7 +162,7 @@ Tensor LanguageModel::forward(const Tensor& ids) {
   return logits(hidden(ids));
 }
 
-// Reads targets on the CPU only, because reading them from a GPU would wait.
+// Reads targets on the CPU only, because a read from a GPU would wait.
 Tensor LanguageModel::target_rows(const Tensor& targets) {
   if (!targets.is_cpu()) return {};
   const auto rows = targets.flatten().ne(-1).nonzero().squeeze(1);
@@ -172,7 +172,7 @@ Tensor LanguageModel::target_rows(const Tensor& targets) {
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
                            const Tensor& rows_of_targets) {
   auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
-  // With few targets the head reads only their rows.
+  // Computes the head for the rows with targets only, if these are few.
   const auto places = rows_of_targets.defined() ? rows_of_targets : target_rows(wanted);
   if (places.defined()) {
     rows = rows.index_select(0, to_device(places, rows.device()));

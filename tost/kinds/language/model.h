@@ -1,6 +1,6 @@
-// Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax
-// counterpart (arXiv 2412.17810, Table 4) with the official code's names, and models without a
-// limit of context.
+// Causal language models, which map token ids to logits of the next token: ToST-GPT and its softmax
+// counterpart (arXiv 2412.17810, Table 4) with the names of the official code, and models without a
+// context limit.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class TokenDecoder : public torch::nn::Module {
  public:
   explicit TokenDecoder(const LanguageConfig& config);
 
-  // x [B, T, C] → [B, T, C], of which only x[:, T - 1] is read.
+  // Maps x [B, T, C] to [B, T, C]; reads only x[:, T - 1].
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
@@ -36,8 +36,8 @@ class TokenDecoder : public torch::nn::Module {
   SinusoidalTable positions_;
 };
 
-// Another way of computing a language model's functions of the same name, faster than the modules.
-// An undefined tensor selects the modules as fallback. Nothing has happened then.
+// Computes a language model's functions of the same names faster than the modules do. An undefined
+// result selects the modules as fallback. Nothing has happened then.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;
@@ -46,46 +46,45 @@ class LanguageReader {
   virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
 };
 
-// Throws the data Error of LanguageModel::forward() for ids it would not read after `position`
-// tokens. For ids on a GPU only shape and type are checked.
+// Throws the data Error of LanguageModel::forward() for ids that it cannot read after `position`
+// tokens. Checks only shape and type of ids on a GPU.
 void check_ids(const LanguageConfig& config, const torch::Tensor& ids, int64_t position = 0);
 
 class LanguageModel : public torch::nn::Module, public TextModel {
  public:
-  // Weights drawn as in the official code from torch's default generator, or left uninitialised.
+  // Draws weights as in the official code, by torch's default generator, or leaves them
+  // uninitialised.
   explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
 
   const LanguageConfig& config() const override { return config_; }
   int64_t max_context() const { return tost::max_context(config_); }
 
-  // ids [B, T] int64 → logits [B, T, vocab] on the model's device: of the next tokens, or of an
-  // auto-encoder of the same ones. The head is tied to the token table. Throws a data Error for ids
-  // outside the vocabulary and sequences beyond max_context(). Ids and targets may be on the CPU,
-  // where they are checked before they are moved. On a GPU their values are not checked, because
-  // that would wait for it.
+  // Maps ids [B, T] int64 to logits [B, T, vocab] of the next tokens (of an auto-encoder: of the
+  // same tokens) on the model's device. The head is tied to the token table. Throws a data Error
+  // for ids outside the vocabulary and sequences beyond max_context(). Ids and targets on the CPU
+  // are checked and then moved. Values on a GPU are not checked, because a check would wait.
   torch::Tensor forward(const torch::Tensor& ids);
-  // The same before the head: [B, T, C] after the final norm. A state throws a usage Error for an
-  // auto-encoder, which reads a sequence whole.
+  // The hidden vectors before the head: [B, T, C] after the final norm. An auto-encoder throws a
+  // usage Error for a state, because it reads whole sequences.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
                        LanguageTrace* trace = nullptr);
   torch::Tensor logits(const torch::Tensor& hidden) const;
-  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
-  // `rows_of_targets`: target_rows() of the targets, for targets on a GPU.
+  // The mean cross-entropy in nats over the targets that are not -1. ids and targets are [B, T].
+  // `rows_of_targets` is target_rows() of targets on a GPU.
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
                      const torch::Tensor& rows_of_targets = {});
-  // For targets on the CPU: the rows [n] whose targets are not -1, if these are few; else
-  // undefined.
+  // The rows [n] of targets on the CPU that are not -1, if these are few; else undefined.
   static torch::Tensor target_rows(const torch::Tensor& targets);
 
-  // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
-  // after the last one [B, vocab]. In a default-constructed state no token was read.
+  // Reads ids [B, T], T >= 1, after `state`, without gradients; returns logits [B, vocab] of the
+  // token after the last one. A default-constructed state has read no token.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
   Arrays weights() const override;
   LanguageState on_cpu(LanguageState state) const override;
 
-  // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
-  // gradients and traces; null: the modules again. Weights must not change meanwhile.
+  // Makes `reader` compute extend(), hidden() and logits() in evaluation mode, without gradients
+  // and traces; null selects the modules again. Weights must not change while a reader is set.
   void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
 
   // Its parts, for engines.
@@ -107,18 +106,17 @@ class LanguageModel : public torch::nn::Module, public TextModel {
   std::shared_ptr<LayerNorm> ln_f_;
 };
 
-// Bytes that a model in evaluation mode keeps of ids [1, T] once it has read them: of its state, or
-// of the vector that an auto-encoder decodes.
+// The bytes of a model's state after ids [1, T], or of the vector that an auto-encoder decodes.
 int64_t context_bytes(LanguageModel& model, const torch::Tensor& ids);
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
                                                    WeightInit init = WeightInit::kOfficial);
 
-// {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
-// softmax counterparts, and ours on group means.
+// The presets {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official
+// models, their softmax counterparts, and our models of group means.
 std::vector<std::string> language_preset_names();
-// tost_recall and, without positions and with a convolution, tost_recall_stream: small models for
-// tasks of recall, which language_preset() gives too.
+// The presets tost_recall and tost_recall_stream: small models for tasks of recall, the latter with
+// a convolution instead of positions.
 std::vector<std::string> recall_preset_names();
 LanguageConfig language_preset(const std::string& name);
 

@@ -17,7 +17,8 @@ struct LanguageSize {
   int64_t means_heads;  // of the tost_means family
 };
 constexpr std::array kLanguageSizes{
-    // The paper's sizes (Table 4) and its code's vocabulary: 50,257 rounded up to a multiple of 64.
+    // The sizes of the paper (Table 4) and the vocabulary of its code: 50,257 rounded up to a
+    // multiple of 64.
     LanguageSize{"base", 768, 12, 12, 1024, 50304, 1e-5, 0, 12},
     LanguageSize{"medium", 1024, 24, 16, 1024, 50304, 1e-5, 0, 16},
     LanguageSize{"large", 1280, 36, 20, 1024, 50304, 1e-5, 0, 20},
@@ -25,7 +26,7 @@ constexpr std::array kLanguageSizes{
     // LayerScale starts at 1, because from 1e-5 it hardly grows in 2,000 steps.
     LanguageSize{"char", 128, 4, 4, 64, 65, 1, 0, 8},
     LanguageSize{"char_gpu", 384, 6, 6, 256, 65, 1, 0.2, 12},
-    // Words of a small corpus on a CPU; the vocabulary follows the data.
+    // The size for words of a small corpus on a CPU; the vocabulary follows the data.
     LanguageSize{"words", 128, 4, 4, 256, 8192, 1, 0, 8},
 };
 
@@ -33,7 +34,7 @@ struct LanguageFamily {
   const char* prefix;
   const char* mixer;
 };
-// tost_means is not in the paper: it is the best model of constant memory in the ablations of
+// tost_means is not in the paper; it is the best model of constant memory in the ablations of
 // docs/language.md.
 constexpr std::array kLanguageFamilies{LanguageFamily{"tost_gpt", "tssa"},
                                        LanguageFamily{"gpt", "softmax"},
@@ -48,8 +49,8 @@ void make_means(const LanguageSize& size, LanguageConfig& c) {
   c.options.gate = true;
 }
 
-// Two blocks as in arXiv 2312.04927; vocabulary and block follow the task. The streaming one works
-// beyond its training lengths.
+// Two blocks as in arXiv 2312.04927; vocabulary and block follow the task. tost_recall_stream can
+// read beyond its training lengths.
 LanguageConfig recall_preset(bool stream) {
   LanguageConfig c;
   c.name = stream ? "tost_recall_stream" : "tost_recall";

@@ -6,7 +6,7 @@ namespace tost {
 
 std::vector<Recipe<LanguageTrainConfig>> language_recipes() {
   using nlohmann::json;
-  // LayerScale of the preset starts at 1, see presets.cc.
+  // The preset's LayerScale starts at 1 (see presets.cc).
   const json character{{"max_steps", 2000},
                        {"lr", 1e-3},
                        {"min_lr", 1e-4},

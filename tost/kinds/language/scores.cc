@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 25;  // 128 MiB of float32
 
-// A window of a text, which must fit the context: the model reads all its tokens but the last.
+// A window of a text. The model reads all tokens of the window except the last, and these must fit
+// the context.
 struct Window {
   const int64_t* begin;
   int64_t length;
@@ -109,7 +110,7 @@ bool stopped(const LanguageEvalOptions& options) {
   return options.stop != nullptr && options.stop->load();
 }
 
-// Fills in the defaults of settings.
+// Replaces zeros in the settings by their defaults.
 LanguageLossOptions resolve(const LanguageModel& model, LanguageLossOptions o) {
   const std::vector<std::string> protocols = {"usual", "official"};
   if (o.protocol != protocols[0] && o.protocol != protocols[1]) {

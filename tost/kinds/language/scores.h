@@ -32,30 +32,31 @@ struct TokenScores {
 TokenScores score_targets(const LanguageModel& model, const torch::Tensor& hidden,
                           const torch::Tensor& targets);
 
-// A text whose last tokens are to be predicted from those before.
+// A text whose last tokens are to be predicted from the earlier ones.
 struct ScoredText {
   std::vector<int64_t> ids;
   int64_t targets = 0;  // the last of `ids` that are scored, 1 ... ids.size() - 1
 };
 
-// The scores of each text's targets, in order. Reads the texts together, padded on the right, which
-// a causal model does not see. A text beyond the model's context loses its beginning. Throws a data
-// Error if a text's targets alone do not fit, or if it has none.
+// The scores of each text's targets, in order. Reads the texts together, padded on the right, where
+// padding has no effect in a causal model. A text beyond the model's context loses its beginning.
+// Throws a data Error if a text's targets alone do not fit, or if it has none.
 std::vector<TokenScores> score_texts(LanguageModel& model, const std::vector<ScoredText>& texts);
 
-// usual reads the whole text in windows of `context` tokens, one every `stride` tokens. Of each
-// window only predictions count that no earlier window has made, so that every token but the first
-// is predicted once, from `context - stride` tokens or more if the text has so many. official (the
-// protocol of the paper's code): random crops of `context` tokens, the mean over `batches` batches
-// of `batch`.
+// `usual` reads the whole text in windows of `context` tokens, one every `stride` tokens. A window
+// scores only tokens that no earlier window has scored, so that every token but the first is
+// predicted once, from at least `context - stride` tokens if there are as many. `official` is the
+// protocol of the paper's code: the mean over `batches` batches of `batch` random crops of
+// `context` tokens.
 struct LanguageLossOptions : LanguageEvalOptions {
   std::string protocol = "usual";  // or official
-  // The tokens of a window; 0: the block that the model was trained on. kWholeText (usual) predicts
-  // every token from all before it, without windows, for models without a limit of context.
+  // The tokens of a window; 0: the model's block. kWholeText (usual) predicts every token from all
+  // earlier ones, without windows, for models without a context limit.
   int64_t context = 0;
   static constexpr int64_t kWholeText = -1;
   int64_t stride = 0;  // usual; 0: half the context
-  // The windows that are read together; 0: 16 (official), or as many as have 8,192 tokens (usual).
+  // The number of windows that are read together; 0: 16 (official), or windows of 8,192 tokens in
+  // all (usual).
   int64_t batch = 0;
   int64_t batches = 1000;  // official
   uint64_t seed = 1337;    // official
@@ -63,7 +64,8 @@ struct LanguageLossOptions : LanguageEvalOptions {
 
 struct LanguageLoss {
   double loss = 0;  // mean, nats a token
-  // The standard error of the mean over batches, for official with two batches or more.
+  // The standard error of the mean over batches, for the official protocol with two or more
+  // batches.
   std::optional<double> standard_error;
   double perplexity = 0;                // exp(loss)
   std::optional<double> bits_per_byte;  // usual, where the text's bytes are known
@@ -72,8 +74,8 @@ struct LanguageLoss {
   double seconds = 0, tokens_per_s = 0;
 };
 
-// Computes the loss in evaluation mode without gradients, with sums in float64. `text_bytes` are
-// those of the tokens' text, 0 if unknown. Returns nothing if `stop` ended it. Throws a usage Error
+// Computes the loss in evaluation mode without gradients, with sums in float64. `text_bytes` is the
+// size of the text in bytes, 0 if unknown. Returns nothing if `stop` ended it. Throws a usage Error
 // for an impossible setting, a data Error for a source too short or with ids outside the model's
 // vocabulary.
 std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSource& source,

@@ -89,8 +89,8 @@ std::string valid_utf8(const std::string& text) {
   return json::parse(json_text(json(text)));
 }
 
-// The prompt and the model's continuation, as valid UTF-8. A pure function of model and request;
-// torch's generators do not change. Beyond max_context() the model continues from its last half.
+// The prompt and the model's continuation, as valid UTF-8. A function of model and request; torch's
+// generators do not change. Beyond max_context() the model continues from its last half.
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
                         const SampleRequest& request) {
   const std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
@@ -104,8 +104,8 @@ std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
   return valid_utf8(tokenizer.decode(prompt)) + result.texts[0].text;
 }
 
-// Throws a usage Error where the configuration's samples cannot be made: no tokenizer, or a prompt
-// that is empty or cannot be expressed.
+// Throws a usage Error if samples cannot be written: without a tokenizer, or for a prompt that is
+// empty or cannot be encoded.
 void check_sample(const LanguageInfo& info, const LanguageTrainConfig& config) {
   if (info.tokenizer == nullptr) {
     fail_usage("'", config.data,
@@ -128,7 +128,7 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   std::optional<LoadedLanguage> source;
   if (!config.from.empty() && !(known && has_checkpoint)) {
     source = load_language_file(config.from, Weights::kRaw);
-    // The source's tokenizer is used, so `tokenizer` must not name another.
+    // Checks that `tokenizer` names no other tokenizer than that of the source, which is used.
     check_same_tokenizer(config.tokenizer, source->info, config.from);
   }
   const LanguageInfo* from = source ? &source->info : nullptr;
@@ -252,7 +252,7 @@ TaskInput language_input(const BatchShare& share, const Tensor& ids, const Tenso
     const auto count = [](const Tensor& t) { return t.ne(-1).sum().item<double>(); };
     weight = count(local[1]) / count(targets);
   }
-  // A mean over no targets is NaN, which would remain NaN with weight 0, so it is set to 0.
+  // Sets the mean over no targets to 0, because its NaN would stay NaN with weight 0.
   if (weight == 0) local[1].view({-1})[0] = 0;
   return {{local[0], local[1], LanguageModel::target_rows(local[1])},
           samples / ids.size(0) * rows,

@@ -19,10 +19,10 @@ namespace tost {
 class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, LanguageModel,
                                       std::pair<torch::Tensor, torch::Tensor>> {
  public:
-  // Opens the text and makes the model. Weights are drawn from torch's default generator, or taken
-  // from config.from. `known`: the description a resumed run was started with; the text is then cut
-  // by its tokenizer. `has_checkpoint`: a known model's weights come from there, config.from is not
-  // read. Usage Errors for settings that do not fit each other, data Errors for files.
+  // Opens the text and makes the model. Torch's default generator draws the weights, or config.from
+  // gives them. `known` is the description of a resumed run's model, whose tokenizer is then used.
+  // With `has_checkpoint`, the checkpoint gives the weights, and config.from is not read. Throws
+  // usage Errors for settings that do not match, data Errors for files.
   explicit LanguageTask(const LanguageTrainConfig& config,
                         std::optional<LanguageInfo> known = std::nullopt,
                         bool has_checkpoint = false);
@@ -39,8 +39,8 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override { return wait_seconds_; }
-  // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
-  // Mean over eval_batches batches of random crops, the same at every call.
+  // Returns loss (nats a token), perplexity, bits_per_byte (if the text's size is known), split and
+  // tokens: means over eval_batches batches of random crops, the same at every call.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   int64_t evaluation_reads() const override { return config_.eval_batches; }
   BestMetric best_metric() const override { return {"loss", false}; }
@@ -61,22 +61,22 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   double wait_seconds_ = 0;
 };
 
-// Ids, targets and the rows with targets, as LanguageModel::loss() takes them. The loss is a mean
-// over targets, so that a part weighs as many as it has. `samples`: of the whole batch. If
-// processes divide the tokens, it holds this process's.
+// Ids, targets and the rows with targets, for LanguageModel::loss(). The loss is a mean over
+// targets, so the weight of a part is its number of targets. `samples` counts the whole batch. If
+// processes divide the tokens, tensors have the part of this process.
 TaskInput language_input(const BatchShare& share, const torch::Tensor& ids,
                          const torch::Tensor& targets, int64_t samples);
 
-// Throws a usage Error if texts of `tokens` tokens cannot be split into equal parts, or not with
-// the model's mixers.
+// Throws a usage Error if texts of `tokens` tokens cannot be split into equal parts, or the mixers
+// do not support it.
 void check_language_parts(const LanguageConfig& config, int64_t tokens, int64_t parts);
 
 class AnswerTask
     : public ModelTask<AnswerTrainConfig, LanguageInfo, LanguageModel, TokenTaskBatch> {
  public:
-  // Weights are drawn from torch's default generator, or taken from config.from. `known` and
-  // `has_checkpoint` as in LanguageTask. Usage Errors for settings that do not fit each other, data
-  // Errors for files.
+  // Torch's default generator draws the weights, or config.from gives them. `known` and
+  // `has_checkpoint` are those of LanguageTask. Throws usage Errors for settings that do not match,
+  // data Errors for files.
   explicit AnswerTask(const AnswerTrainConfig& config,
                       std::optional<LanguageInfo> known = std::nullopt,
                       bool has_checkpoint = false);
@@ -90,12 +90,12 @@ class AnswerTask
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i has samples of group i modulo the number of groups. A group's samples are shuffled
-  // again whenever all have been used. It depends only on the seed and i.
+  // again after all have been used. The batch depends only on the seed and i.
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   void fetch() override;
   double wait_seconds() const override { return wait_seconds_; }
-  // See to_json() of AnswerScores; of the split validation, or test where there is none.
+  // Returns to_json() of AnswerScores for the split validation, or for test if there is none.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   BestMetric best_metric() const override { return {"accuracy", true}; }
 

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Whether the model, by the names in its description, was trained on this file, or on a folder
-// whose only text it is.
+// Whether the model, by its description, was trained on this file, or on a folder with this only
+// text.
 bool learned_from(const LanguageInfo& info, const fs::path& file) {
   const json data = info.training.is_object() ? info.training.value("data", json()) : json();
   const fs::path path = absolute_path(file);
@@ -26,7 +26,7 @@ bool learned_from(const LanguageInfo& info, const fs::path& file) {
          (path.filename() == "input.txt" && data == path.parent_path().filename().string());
 }
 
-// The split that is scored by default; of the model's training text the held-out part.
+// The split that is scored by default: the held-out part of the model's training text.
 std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
   if (is_folder(layout.path)) {
     return layout.parts.contains("test") ? "test" : "validation";

@@ -14,12 +14,12 @@ namespace tost {
 
 struct LanguageTextSpec {
   std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
-  // train, validation, test, whole; empty: of a folder the test split, else the validation split;
-  // of a file all of it, but of the text that the model was trained on the validation split.
+  // train, validation, test or whole. Empty means the test split of a folder, else its validation
+  // split; or a whole file, but only the validation split of the model's training text.
   std::string split{};
   double holdout = 0.1;  // where the text has no validation file
-  // The official protocol: an end of text after every line, or after every row. Lines keep their
-  // newline; blank ones are nothing but the end of text. Token files stay as they are.
+  // The official protocol: an end of text after every line or row. Lines include their newline; a
+  // blank line becomes an end of text only. Token files are not changed.
   bool rows = false;
 };
 
@@ -29,9 +29,9 @@ struct LanguageText {
   std::string split;  // "" for rows
 };
 
-// Rows always end in an end of text. Throws a usage Error where rows are wanted of a tokenizer that
-// has no end of text, data Errors where the model has no tokenizer and text is given, the text
-// cannot be expressed, or token files are another tokenizer's.
+// Rows always end in an end of text. Throws a usage Error for rows with a tokenizer that has no end
+// of text. Throws data Errors for text without a tokenizer, for text that cannot be encoded, and
+// for token files of another tokenizer.
 LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info);
 
 // A row of a data set in JSON Lines, which has an object in each line.
@@ -47,7 +47,7 @@ std::filesystem::path find_rows_file(const std::filesystem::path& path);
 // no JSON object, and for a file without rows.
 std::vector<JsonRow> read_rows(const std::filesystem::path& file);
 
-// The row's string under this key. Throws a data Error if there is none.
+// The string under a key of the row. Throws a data Error if there is none.
 std::string string_of(const JsonRow& row, const std::string& key);
 
 }  // namespace tost

@@ -68,7 +68,8 @@ Passages read_passages(const std::string& path, const LoadedLanguage& language,
                 most, ".");
     }
   }
-  // Sorts passages so that neighbours have similar lengths, and many contexts the same length.
+  // Sorts passages by length, so that neighbours have similar lengths and many contexts the same
+  // length.
   std::stable_sort(passages.begin(), passages.end(),
                    [](const Passage& a, const Passage& b) { return a.context < b.context; });
   return passages;
@@ -273,7 +274,7 @@ Question make_question(const JsonRow& row) {
   return question;
 }
 
-// Fills each choice in; all tokens of the texts but the first are to be scored.
+// Inserts each choice into the text; all tokens of a text except the first are to be scored.
 std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& tokenizer,
                                 const std::string& where) {
   std::vector<ScoredText> texts;
@@ -290,7 +291,7 @@ std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& token
   return texts;
 }
 
-// Shortens texts that are too long by the same number of tokens at the beginning, so that their
+// Removes the same number of tokens from the beginning of all texts if one is too long, so that
 // sums can be compared; returns whether it did.
 bool shorten(int64_t context, const std::string& where, std::vector<ScoredText>& texts) {
   int64_t longest = 0;

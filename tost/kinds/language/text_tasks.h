@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
+// LAMBADA (Paperno et al., 2016): predicts the last word of a passage from all earlier words.
 struct LambadaOptions : LanguageEvalOptions {
   int64_t batch = 16;            // passages read together
   std::optional<int64_t> limit;  // only the first passages, at least 1; none: all
@@ -36,8 +36,8 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
 
 nlohmann::json to_json(const LambadaResult& result);
 
-// Questions with several answers, as in the Children's Book Test: the model answers by the choice
-// whose text it finds most probable.
+// Questions with several answers, as in the Children's Book Test: the answer of the model is the
+// choice whose text is most probable.
 struct ChoiceResult {
   int64_t questions = 0;
   double accuracy = 0;
@@ -46,7 +46,7 @@ struct ChoiceResult {
   double seconds = 0;
 };
 
-// A row of the .jsonl file at `path` (or in the folder):
+// A row of the .jsonl file at `path`, or in the folder `path`:
 //   "text" (or "context", or "prompt")  with one blank, XXXXX or _____, that the choices fill;
 //                                       without a blank a choice follows after a space
 //   "choices"                           two or more different strings

@@ -44,7 +44,7 @@ FieldTable<L> make_language_fields() {
   return t.include(loop_fields()).include(step_fields());
 }
 
-// The help of each field of LanguageConfig that is also a setting.
+// The help texts of the fields of LanguageConfig that are also settings.
 const std::vector<std::pair<const char*, const char*>>& language_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"block", "context in tokens"},

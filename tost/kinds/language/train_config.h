@@ -34,21 +34,21 @@ struct LanguageTrainConfig : LoopConfig {
   double sample_temperature = 0.8;
 };
 
-// Recipes char, char-gpu, gpt2, gpt2-medium, gpt2-large. Fields of LanguageConfig can be given
-// without model_options: block, conv and so on.
+// The recipes are char, char-gpu, gpt2, gpt2-medium and gpt2-large. Fields of LanguageConfig, such
+// as block, can be set without model_options.
 const ConfigForm<LanguageTrainConfig>& language_train_form();
 std::vector<Recipe<LanguageTrainConfig>> language_recipes();
 
-// The preset, changed by mixer and model_options. Throws a usage Error with the reason for what
-// does not fit.
+// The preset, changed by mixer and model_options. Throws a usage Error with the reason for settings
+// that do not fit.
 LanguageConfig language_config(const LanguageTrainConfig& config);
-// Changes `base` in the same way; mixer "" changes no mixer.
+// Changes `base` by mixer and model_options; mixer "" changes no mixer.
 LanguageConfig changed_language_config(const std::string& mixer,
                                        const nlohmann::json& model_options, LanguageConfig base);
 
 // The settings of training on a task of tokens.
-// Lengths are in optimiser steps. An epoch is as many batches as the samples of the split train
-// make; batches take turns among the groups.
+// Lengths are in optimiser steps. An epoch has as many batches as the split train fills; groups
+// alternate from batch to batch.
 struct AnswerTrainConfig : LoopConfig {
   AnswerTrainConfig() { checkpoint_every = 0; }  // but every so many steps
 
@@ -64,14 +64,13 @@ struct AnswerTrainConfig : LoopConfig {
   int64_t eval_samples = 256;  // of every group
 };
 
-// Fields of LanguageConfig can be given without model_options, as for language.
+// Fields of LanguageConfig can be set without model_options, as for texts.
 const ConfigForm<AnswerTrainConfig>& answer_train_form();
 
-// The preset with the task's vocabulary and the longest sample as block, unless model_options set
-// them, changed by mixer and model_options. Throws a usage Error with the reason for what does not
-// fit.
+// The preset with the task's vocabulary and longest sample as block, changed by mixer and
+// model_options. Throws a usage Error with the reason for settings that do not fit.
 LanguageConfig answer_model_config(const AnswerTrainConfig& config, const TokenTaskData& data);
-// `base` changed only by mixer and model_options, for fine-tuning.
+// Changes `base` only by mixer and model_options, for fine-tuning.
 LanguageConfig changed_answer_config(const AnswerTrainConfig& config, LanguageConfig base);
 
 }  // namespace tost
