@@ -54,8 +54,7 @@ std::string text_of(const json& values, const char* key) {
   return found != values.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The settings that show the kind. A saved configuration shows it by its recipe, not by the file
-// `from`.
+// The settings that show the kind. A saved configuration shows it by recipe, not by `from`.
 std::vector<Hint> hints(const json& values, bool saved) {
   std::vector<Hint> found;
   const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");
@@ -89,8 +88,7 @@ Hint agreed(const std::vector<Hint>& found) {
   return found.front();
 }
 
-// Refuses a preset together with a file, because a fine-tuned model has the architecture of the
-// file.
+// Refuses a preset with a file, because a fine-tuned model has the architecture of the file.
 void check_model_and_from(const json& values, const json& from_values) {
   const std::string model = text_of(values, "model"), from = text_of(from_values, "from");
   if (model.empty() || from.empty()) return;

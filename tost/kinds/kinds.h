@@ -43,10 +43,10 @@ struct QuantizeResult {
 // Throws the usage Errors of quantize_model(), and writes nothing.
 void check_quantize_output(const std::filesystem::path& out, Precision precision);
 
-// Writes the model that `in` means (as for load_model_file, any layout that can be read) as a model
-// file of this program with its weights in fewer bits (quantized_file.h). Atomic and durable.
-// Before reading, throws a usage Error for a precision that files do not store, and an output that
-// exists or is no .safetensors file. Throws data Errors for what cannot be read or rounded.
+// Writes the model `in`, of any layout, as a model file with weights in fewer bits
+// (quantized_file.h), atomically and durably. First throws a usage Error for a precision that files
+// do not store, and for an output that exists or is no .safetensors file. Throws data Errors for a
+// model that cannot be read or rounded.
 QuantizeResult quantize_model(const std::filesystem::path& in, const std::filesystem::path& out,
                               Precision precision, Weights weights = Weights::kRaw);
 

@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The content of a file of the run. Throws for names of classes and paths that JSON cannot hold.
+// The content of a JSON file of the run. Throws a data Error for class names and paths that are not
+// UTF-8.
 std::string file_text(const json& value, const char* file) {
   if (const auto text = exact_json_text(value, 2)) return *text + "\n";
   fail_data("A path or a class name is not UTF-8, so that ", file,
@@ -54,7 +55,7 @@ TrainResult go(const TrainRun& run, RunMode mode, const LoopConfig& loop, TrainT
   return trainer.train();
 }
 
-// Restores the replaced run after a failure, and ignores its own failure.
+// Restores the replaced run after a failure; ignores an error of the restoration.
 void restore_replaced(std::optional<RunFolder>& folder, TrainListener& listener) {
   try {
     if (folder && folder->finish())
@@ -68,7 +69,7 @@ RunMode mode_of(const TrainRun& run) {
   return !run.launch.empty() && made_by_launch(run.out, run.launch) ? RunMode::kResume : run.mode;
 }
 
-// The state of the run folder, which only process 0 reads.
+// The state of the run folder. Only process 0 reads the folder.
 struct Found {
   RunMode mode = RunMode::kNew;
   std::optional<SavedRun> saved;
@@ -117,7 +118,7 @@ void on_all(Group* group, const std::function<void()>& work) {
   group == nullptr ? work() : group->together(work);
 }
 
-// The device of a process: with several processes the GPU of its local rank.
+// The device of a process: the GPU of its local rank if there are several processes.
 torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
   const torch::Device device = device_from_name(loop.device);
   if (loop.peer_backend == "nccl" && (device.is_cpu() || !built_with_nccl())) {
@@ -150,7 +151,7 @@ void connect_gpus(Group& group, const LoopConfig& loop, torch::Device gpu,
                           built_with_nccl() ? "." : ": this program has no NCCL."));
 }
 
-// Prepares a run, and so finds errors of settings and data before the folder is changed.
+// Prepares a run, to find errors of settings and data before the folder is changed.
 struct Prepared {
   LoopConfig loop;
   std::unique_ptr<TrainTask> task;
@@ -240,7 +241,7 @@ std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
   }
 }
 
-// Trains; a failure is reported to the other processes before this one ends.
+// Trains, and reports a failure to the other processes.
 TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
   if (run.group == nullptr) return train_here(run, listener, stop);
   TrainListener silent;

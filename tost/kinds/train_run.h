@@ -16,25 +16,25 @@ struct TrainRun {
   RunMode mode = RunMode::kNew;
   nlohmann::json values =
       nlohmann::json::object();  // config file merged with flags; kResume: the changes
-  // The group of processes that train together, each of which makes this call; null: one process.
+  // The group of processes that train together, all of which call train(); null: one process.
   Group* group = nullptr;
-  // Name of the launch that makes this call, of process 0; empty: none. A run in `out` that the
-  // same launch made is resumed in every mode.
+  // The name of the launch, on process 0; empty: none. A run in `out` from the same launch is
+  // resumed in every mode.
   std::string launch = {};
-  // As with a group, whose runs one process can repeat in this way; see LoopState.
+  // Makes one process draw random numbers as the processes of a group do (see LoopState).
   bool noise_by_batch = false;
   std::string build = {};  // of the program, which must be the same in all processes
 };
 
-// The values (see choose_run_kind), or the folder of a resumed run, select the kind. Layout of the
-// folder: tost/engine/run_layout.h. Throws usage and data Errors as described at the
-// configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
-// leaves no folder, or the one that it was to replace.
+// The values (see choose_run_kind), or the folder of a resumed run, select the kind. The folder has
+// the layout of tost/engine/run_layout.h. Throws the usage and data Errors of the configurations,
+// RunFolder, the tasks and Trainer. A new run that fails before its first step leaves no folder, or
+// leaves the run that it would replace.
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 
-// The number of steps that the new run, of one process, can take in about `minutes` on this
-// machine: steps_within() of it. Nothing once `stop` is set. Throws as train(); writes nothing to
+// The number of steps that a new run of one process can take in about `minutes` on this machine, by
+// steps_within(). Returns nothing if `stop` is set. Throws the Errors of train(); does not change
 // the run's folder.
 std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
                                      const std::atomic<bool>* stop);

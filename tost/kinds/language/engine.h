@@ -34,9 +34,9 @@ class LanguageEngine : public LanguageReader {
   // Does the same as LanguageModel::extend(), with the same state, so that one may continue after
   // the other. Result float32.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
-  // One token of each of several texts at their own positions: ids[i] after *states[i], another
-  // state for every text. Result [texts, vocab] float32. What a text gets is that of a step of it
-  // alone, bit for bit, whatever the texts it is read with.
+  // Reads one token of each of several texts at any positions: ids[i] after *states[i], the state
+  // of text i. Returns logits [texts, vocab] float32. A text gets the same bits as in a separate
+  // step.
   torch::Tensor step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
   // Makes steps read bfloat16 weights by tile units, if the CPU has them: many texts then take the
   // time of one. Activations are rounded to bfloat16.
@@ -56,8 +56,7 @@ class LanguageEngine : public LanguageReader {
   std::unique_ptr<Parts> parts_;
 };
 
-// Makes an engine of this precision compute the model's functions, until another engine replaces
-// it.
+// Makes an engine of this precision compute the model's functions until another one replaces it.
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
                                                Precision precision);
 

@@ -23,8 +23,7 @@ ParallelFor loop_over(int threads) {
   return threads == 1 ? ParallelFor(serial_for) : ParallelFor(torch_parallel);
 }
 
-// The number of rows that stay in an L2 cache of 2 MiB, together with a part of the MLP's hidden
-// columns.
+// The number of rows that stay in an L2 cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
 constexpr int64_t kMostStepRows = 32;
@@ -181,8 +180,7 @@ void LanguagePrefill::embed(const int64_t* ids) {
 // Computes from the previous block's mixer to the input of this block's mixer, a tile at a time.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
-  // Divides columns, because two threads with separate rows would both read the weights, which
-  // bounds the time.
+  // Uses one thread for few rows on tile units, because every thread would read all weights.
   const bool few = tokens_ == 1 && rows <= kMostStepRows && rows_alone();
   const int64_t threads = few ? 1 : torch_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;

@@ -64,8 +64,7 @@ struct LanguageLossOptions : LanguageEvalOptions {
 
 struct LanguageLoss {
   double loss = 0;  // mean, nats a token
-  // The standard error of the mean over batches, for the official protocol with two or more
-  // batches.
+  // The standard error of the mean over batches; only of the official protocol.
   std::optional<double> standard_error;
   double perplexity = 0;                // exp(loss)
   std::optional<double> bits_per_byte;  // usual, where the text's bytes are known

@@ -56,7 +56,7 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   std::shared_ptr<const TokenSource> scored_;
   std::string scored_split_;
   int64_t scored_bytes_ = 0;
-  // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
+  // Indices: of the epoch's first batch among all batches, and of the next batch in the epoch.
   int64_t epoch_ = 0, next_ = 0;
   double wait_seconds_ = 0;
 };
@@ -107,7 +107,7 @@ class AnswerTask
   TokenTaskData scored_;
   std::vector<std::vector<int64_t>> order_;  // by group, of the round below
   std::vector<int64_t> round_;
-  // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
+  // Indices: of the epoch's first batch among all batches, and of the next batch in the epoch.
   int64_t epoch_ = 0, next_ = 0;
   int64_t fetched_tokens_ = 0;  // of it, as samples_per_batch() counts
   double wait_seconds_ = 0;

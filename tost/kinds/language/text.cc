@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Whether the model, by its description, was trained on this file, or on a folder with this only
-// text.
+// Whether the model, by its description, was trained on this file or the folder of input.txt.
 bool learned_from(const LanguageInfo& info, const fs::path& file) {
   const json data = info.training.is_object() ? info.training.value("data", json()) : json();
   const fs::path path = absolute_path(file);

@@ -68,8 +68,7 @@ Passages read_passages(const std::string& path, const LoadedLanguage& language,
                 most, ".");
     }
   }
-  // Sorts passages by length, so that neighbours have similar lengths and many contexts the same
-  // length.
+  // Sorts passages by length, so that contexts that are read together have similar lengths.
   std::stable_sort(passages.begin(), passages.end(),
                    [](const Passage& a, const Passage& b) { return a.context < b.context; });
   return passages;

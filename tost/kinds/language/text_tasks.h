@@ -26,11 +26,11 @@ struct LambadaResult {
   double seconds = 0;
 };
 
-// `path`: a .jsonl file, or a folder with one, whose rows have a "text". Last word: a space and
-// what follows the last space; context and word are encoded apart. Official accuracy: the share
-// where the target occurs in `new_tokens` greedy tokens after the context, both in lower case
-// (ASCII). Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line of a
-// passage without a space, or whose text the tokenizer cannot express.
+// `path` is a .jsonl file, or a folder with one, whose rows have a "text". The last word is the
+// last space and the text after it; context and word are encoded separately. The official accuracy
+// is the share of passages whose word is in `new_tokens` greedy tokens after the context, both in
+// lower case. Returns nothing if `stop` ended it. Throws a data Error naming the line of a passage
+// that has no space or cannot be encoded.
 std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
                                               const LambadaOptions& options = {});
 
@@ -51,10 +51,9 @@ struct ChoiceResult {
 //                                       without a blank a choice follows after a space
 //   "choices"                           two or more different strings
 //   "answer"                            one of them, or its number from 0
-// A choice's score is the summed log-probability of the whole filled text but its first token; of
-// equal scores the first wins. `limit`: only the first questions, at least 1 (a usage Error).
-// Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line that breaks
-// this.
+// The score of a choice is the summed log-probability of the filled text without its first token;
+// of equal scores the first wins. `limit` is the number of questions, at least 1. Returns nothing
+// if `stop` ended it. Throws a data Error naming a wrong line.
 std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
                                              std::optional<int64_t> limit = std::nullopt,
                                              const LanguageEvalOptions& options = {});

@@ -113,7 +113,7 @@ Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
 }
 
 Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockTrace>* trace) {
-  // A part of a divided sequence may be all padding; the whole sequence was checked before.
+  // Allows a part of a divided sequence that is all padding; the whole sequence was checked before.
   const bool split = TokenSumsScope::current() != nullptr;
   if (!split) check_sequence_input(config_, input);
   auto ids = input.ids;

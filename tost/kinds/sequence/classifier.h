@@ -1,5 +1,5 @@
-// Classifiers of token sequences and of pairs of them, as in the Long Range Arena (arXiv
-// 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
+// Classifiers of token sequences and of pairs of sequences, as in the Long Range Arena (arXiv
+// 2011.04006): embedding, positions, blocks with any token mixer, pooling, head.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class SequenceEmbedding : public torch::nn::Module {
  public:
   explicit SequenceEmbedding(const SequenceConfig& config);
 
-  // Maps ids [B, N] to [B, N, C], or to [B, N + 1, C] with the class token in front, at position 0
-  // as in the benchmark (arXiv 2011.04006). Row 0 of the table, padding, gets no gradient. Under a
+  // Maps ids [B, N] to [B, N, C], or to [B, N + 1, C] with the class token first, as in the
+  // benchmark (arXiv 2011.04006). Row 0 of the table, for padding, gets no gradient. Under a
   // TokenSumsScope the first place holds the class token in addition to its tokens.
   torch::Tensor forward(const torch::Tensor& ids);
 
@@ -43,8 +43,8 @@ struct SequenceInput {
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
 };
 
-// Throws the data Error of SequenceClassifier::forward() for input that such a model would refuse.
-// On a GPU checks only shapes and types.
+// Throws the data Error of SequenceClassifier::forward() for input that the model would refuse. On
+// a GPU, checks only shapes and types.
 void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
 
 // The head of a model of pairs: concatenates a, b, a * b and a - b, and applies two layers with
@@ -68,18 +68,18 @@ class SequenceClassifier : public torch::nn::Module {
   const SequenceConfig& config() const { return config_; }
 
   // Computes logits [B, classes] of single sequences on the model's device. ids and lengths are
-  // both there, or both on the CPU, from where they are moved after checks. Logits depend only on
-  // the sequence, not on the padding. Throws a data Error for a model of pairs; for ids on the CPU
-  // also outside the vocabulary, for sequences without tokens, and beyond max_length if positions
-  // are learned. On a GPU these checks would wait for it. Under a TokenSumsScope ids are a part of
-  // every sequence, lengths (0 ... N) how many of these are valid, and the logits are those of the
-  // whole, in every place.
+  // both on this device, or both on the CPU, where they are checked and then moved. Logits depend
+  // only on the sequence, not on the padding. Throws a data Error for a model of pairs. On the CPU,
+  // also throws one for ids outside the vocabulary, sequences without tokens, and sequences beyond
+  // max_length if positions are learned. Under a TokenSumsScope, ids are a part of every sequence,
+  // lengths (0 ... N) the numbers of valid ids in the parts, and every place gets the logits of the
+  // whole sequences.
   torch::Tensor forward(const SequenceInput& input);
   // Computes logits of pairs, by a model of pairs. Both inputs have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
 
   // Computes the vector of each sequence before the head [B, C]. With `trace` also traces each
-  // block; if there is a class token, it is the first token.
+  // block; a class token is the first token.
   torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
 
  private:
@@ -97,14 +97,14 @@ std::shared_ptr<SequenceClassifier> make_sequence_classifier(
     const SequenceConfig& config, WeightInit init = WeightInit::kOfficial);
 
 // Presets for the six tasks of the Long Range Arena (listops, text, retrieval, image, pathfinder,
-// pathx): tost_lra_TASK with the benchmark's base sizes, tost_lra for all of them, tost_s4_TASK
-// with the sizes of S4's models; and tost_seq_tiny for a first look.
+// pathx): tost_lra_TASK with the benchmark's base sizes, tost_lra for all tasks, tost_s4_TASK with
+// the sizes of S4's models. tost_seq_tiny is for first experiments.
 std::vector<std::string> sequence_preset_names();
 SequenceConfig sequence_preset(const std::string& name);
 
-// Estimates the bytes that a training step on `batch` sequences of `tokens` tokens needs at least,
-// within a factor of about 1.5 of measurements: parameters with gradients and the two moments of
-// AdamW, and the values that blocks save for backward.
+// Estimates the smallest number of bytes for a training step on `batch` sequences of `tokens`
+// tokens, within a factor of about 1.5 of measurements: parameters, gradients, moments of AdamW,
+// and values saved for backward.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
 
 }  // namespace tost

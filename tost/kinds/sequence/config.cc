@@ -6,13 +6,13 @@
 namespace tost {
 namespace {
 
-// Limits far above any model of the benchmark (width 512, depth 6, 16,384 tokens), and far below
-// sizes of a hostile file that would overflow or exhaust memory.
+// Limits far above the models of the benchmark (width 512, depth 6, 16,384 tokens), and far below
+// sizes that overflow or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxLength = 1 << 24, kMaxVocab = 1 << 24,
                   kMaxClasses = 1'000'000;
 constexpr double kMaxParameters = 2e10;
 
-// Lists every field with its key, and whether JSON may omit it; see config_json.h.
+// Visits every field, with its key and whether JSON may omit it (see config_json.h).
 constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("name", c.name, true);
   visit("mixer", c.mixer, false);

@@ -11,42 +11,42 @@ struct SequenceConfig {
   std::string name = "custom";  // preset it came from; not interpreted
   std::string mixer = "tssa";   // see mixer_names()
   int64_t vocab = 257;          // rows of the token table; id 0 is padding
-  // The longest sequence in tokens, without the class token. With learned positions it is a limit,
-  // else the length to which training cuts data.
+  // The longest sequence in tokens, without the class token. With learned positions this is a
+  // limit; else training truncates data to this length.
   int64_t max_length = 1024;
   int64_t dim = 128;  // C
   int64_t depth = 4;
   int64_t heads = 4;       // H, divides dim
   int64_t mlp_hidden = 0;  // 0: four times dim
   int64_t classes = 2;
-  // Classifies two documents, which the same blocks read; the head sees both vectors, their product
-  // and their difference.
+  // Classifies two documents: the same blocks read both, and the head gets both vectors, their
+  // product and their difference.
   bool pairs = false;
   std::string pool = "class";  // class: a class token in front; mean: of the sequence's tokens
   std::string positions = "learned";  // learned, sinusoidal, none
   double layer_scale = 1;             // initial value of gamma1 and gamma2
   double dropout = 0;                 // after the embedding and at both branches, while training
   bool qkv_bias = true;
-  // Every hybrid_every-th block (counted from 1) uses hybrid_mixer instead; 0: none.
+  // Every hybrid_every-th block, counted from 1, uses hybrid_mixer; 0: no block does.
   int64_t hybrid_every = 0;
   std::string hybrid_mixer = "softmax";
 
   bool operator==(const SequenceConfig&) const = default;
 };
 
-// The width of the MLPs; the default if the configuration has 0.
+// The width of the MLPs; a default width if the configuration has 0.
 int64_t mlp_hidden(const SequenceConfig& config);
 // The rows of the table of learned positions: max_length, and one for the class token; 0 if
 // positions are not learned.
 int64_t position_count(const SequenceConfig& config);
 
-// Throws a usage Error with the reason when no model can be built from `config`.
+// Throws a usage Error with the reason if `config` describes no possible model.
 void validate(const SequenceConfig& config);
 
 nlohmann::json to_json(const SequenceConfig& config);
 
 // Reads a configuration, without validate(). Throws a data Error for an unknown key (with the
-// nearest), a wrong type or a missing key; with `base`, missing keys keep its values.
+// nearest one), a wrong type or a missing key; with `base`, missing keys have its values.
 SequenceConfig sequence_config_from_json(const nlohmann::json& json);
 SequenceConfig sequence_config_from_json(const nlohmann::json& json, SequenceConfig base);
 

@@ -10,12 +10,11 @@ namespace tost {
 namespace {
 
 constexpr double kFloatBytes = 4;
-// The floats of a parameter: itself, its gradient and two moments.
+// The floats of a parameter: its value, its gradient and two moments.
 constexpr double kCopies = 4;
 
-// The measured numbers that a mixer saves for backward, as multiples of the width: per token (the
-// inputs of its maps and of the operations between them), and once for each layer. A mixer that is
-// not listed counts as the last.
+// The measured numbers of values that a mixer saves for backward, as multiples of the width: for
+// each token, and for each layer. A mixer that is not in the table has the last row.
 struct Saved {
   const char* mixer;
   double per_token, per_layer;
@@ -52,8 +51,8 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// The numbers per token that a block saves in addition to its mixer: the inputs of both norms, the
-// outputs of mixer and MLP, the inputs of the MLP's maps and of GELU, and dropout's masks.
+// The number of values per token that a block saves without its mixer: inputs of both norms,
+// outputs of mixer and MLP, inputs of the MLP's maps and of GELU, and masks of dropout.
 double saved_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
   return (c.dropout > 0 ? 5.5 : 5) * dim + 2 * hidden;
@@ -64,10 +63,10 @@ double saved_by_block(const SequenceConfig& c) {
 int64_t sequence_training_bytes(const SequenceConfig& c, int64_t batch, int64_t tokens) {
   validate(c);
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
-  // Computes in double, because a product of hostile sizes must not overflow.
+  // Uses double, because a product of hostile sizes must not overflow.
   const double read = double(std::max<int64_t>(0, batch)) * (c.pairs ? 2 : 1) *
                       (double(std::max<int64_t>(0, tokens)) + (c.pool == "class" ? 1 : 0));
-  // Adds the embedding, the final norm, and gradients in the last block.
+  // Adds the values of the embedding, of the final norm, and of gradients in the last block.
   double saved = read * (2 * dim + hidden + 2 * dim);
   for (int64_t i = 0; i < c.depth; ++i) {
     saved += read * saved_by_block(c) + saved_by_mixer(mixer_of_block(c, i), c, read);

@@ -24,7 +24,8 @@ std::vector<int64_t> by_length(const std::vector<int64_t>& lengths) {
   return order;
 }
 
-// Cuts results into quarters; `right` and `lengths` are sorted by length.
+// Cuts results into quarters; Computes accuracy by quarters of length; `right` and `lengths` are
+// sorted by length.
 std::vector<LengthQuarter> quarters_of(const std::vector<int64_t>& right,
                                        const std::vector<int64_t>& lengths) {
   constexpr size_t kQuarters = 4;
@@ -104,7 +105,7 @@ namespace {
 
 using torch::Tensor;
 
-// Adds 1 to codes of bytes and symbols, because token 0 is padding.
+// Adds 1 to the codes of bytes and symbols, because token 0 is padding.
 std::vector<int32_t> tokens_of(const std::string& codes) {
   std::vector<int32_t> tokens;
   for (const char c : codes) tokens.push_back(int32_t(static_cast<unsigned char>(c)) + 1);

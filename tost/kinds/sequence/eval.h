@@ -28,7 +28,7 @@ struct SequenceEvalOptions {
   Group* group = nullptr;  // of processes that each score some of the batches
 };
 
-// A quarter of the sequences by length; more than a quarter if one length would be in two.
+// A quarter of the sequences by length; it is larger if a length would be in two quarters.
 struct LengthQuarter {
   int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
   int64_t sequences = 0;
@@ -46,7 +46,7 @@ struct SequenceEvalResult {
 
 // Scores every sequence once, in evaluation mode without gradients, sorted by length so that little
 // is padding; restores the model's mode. Returns nothing if `stop` ended it. Throws a usage Error
-// for a batch below 1 and an empty data set, and as forward() and sample().
+// for a batch below 1 and an empty data set, and the Errors of forward() and sample().
 std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
                                            const SequenceDataset& dataset,
                                            const SequenceEvalOptions& options = {});
@@ -60,18 +60,19 @@ torch::Tensor sequence_logits(SequenceClassifier& model, const SequenceBatch& ba
 // top1, loss, sequences, seconds.
 nlohmann::json to_json(const SequenceEvalResult& result);
 
-// Encodes a text as the model's data were: bytes, or the symbols of a ListOps expression, at most
-// info.cut of them. Throws a usage Error for an empty or malformed text, and for a model of
+// Encodes a text with the coding of the model's data: at most info.cut bytes, or symbols of a
+// ListOps expression. Throws a usage Error for an empty or malformed text, and for a model of
 // pictures.
 std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text);
 
-// A text, and for a model of pairs the other text.
+// A text, and the second text for a model of pairs.
 struct SequenceText {
   std::string text, second = "";
 };
 
-// Predicts each text in order; the path of a prediction is the text. `model` is in evaluation mode.
-// Throws as encode_text(), and a usage Error for top_k < 1 and for pairs if the model reads none.
+// Predicts each text in order; the path of a prediction is the text. `model` must be in evaluation
+// mode. Throws the Errors of encode_text(), and a usage Error for top_k < 1 and for pairs if the
+// model takes none.
 std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceInfo& info,
                                       const std::vector<SequenceText>& texts,
                                       const PredictOptions& options = {});

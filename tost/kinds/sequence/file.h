@@ -40,12 +40,12 @@ SequenceInfo sequence_info_from_json(const nlohmann::json& json, const std::stri
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
 
 // Loads a model from `path` (see find_model_file). Throws a data Error naming the file, and the
-// kind if it is another one.
+// kind of a model of another kind.
 LoadedSequence load_sequence_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 
-// Throws a usage Error where the data was cut into tokens in another way than the model's, or has
-// other classes: the names must be the model's, in its order. `data` names it in the message.
+// Throws a usage Error if the data have another coding or other classes than the model; names and
+// order of classes must be equal. `data` names the data in the message.
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data);
 

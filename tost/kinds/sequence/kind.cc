@@ -53,8 +53,8 @@ json by_length(const SequenceEvalResult& result) {
   return rows;
 }
 
-// The checkpoint that was best on the run's validation split, or the last one if there is no such
-// split or it is the one to score.
+// The checkpoint that was best on the run's validation split; the last checkpoint if there is no
+// such split, or this split is scored.
 fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
                      const std::string& split) {
   if (!request.as_trained) return request.file;
@@ -67,7 +67,7 @@ fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
 json score_sequence(const ScoreRequest& request) {
   const std::string split = request.split.empty() ? "test" : request.split;
   json settings = request.data;
-  // A path that is only read may have bytes that are not UTF-8, unlike those of a configuration.
+  // Allows paths with bytes that are not UTF-8, because these are only read and not stored.
   const std::string path = settings.at("data");
   settings.erase("data");
   SequenceSpec spec = sequence_spec(make_config(sequence_train_form(), settings));

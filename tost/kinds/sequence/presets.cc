@@ -19,10 +19,10 @@ struct SequenceSize {
   const char* mixer = "tssa";
 };
 
-// The sizes that the Long Range Arena's repository (google-research/long-range-arena) gives its
-// plain Transformer, dropout 0.1 where it names none; for Image those of its linear Transformer,
-// since the plain one has width 32. Where its width of queries differs from that of the tokens, the
-// latter counts. Text is read to 4,000 bytes as in the paper (arXiv 2011.04006).
+// The sizes of the plain Transformer in the Long Range Arena's repository
+// (google-research/long-range-arena), with dropout 0.1 if it names none; for Image those of its
+// linear Transformer. If the widths of queries and tokens differ, that of the tokens counts. Text
+// is read to 4,000 bytes as in the paper (arXiv 2011.04006).
 constexpr std::array kSequenceSizes{
     SequenceSize{"lra_listops", 16, 2000, 512, 6, 8, 2048, 10, "class", "sinusoidal", 0.1},
     SequenceSize{"lra_text", 257, 4000, 256, 4, 4, 1024, 2, "class", "sinusoidal", 0.1},
@@ -30,11 +30,10 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"lra_image", 257, 1024, 128, 1, 8, 128, 10, "class", "learned", 0.3},
     SequenceSize{"lra_pathfinder", 257, 1024, 128, 1, 4, 128, 2, "mean", "sinusoidal", 0.2},
     SequenceSize{"lra_pathx", 257, 16384, 32, 1, 2, 32, 2, "mean", "learned", 0.1},
-    // One model for every task, as small as the smaller models above.
+    // One small model for every task.
     SequenceSize{"lra", 257, 4096, 128, 4, 4, 512, 2, "mean", "sinusoidal", 0.1},
     // Width, depth and dropout of S4's models (arXiv 2111.00396, repository as of arXiv
-    // 2206.11893). Where its layers have a gate of twice the width, there is an MLP of that width
-    // here.
+    // 2206.11893). An MLP of twice the width replaces the gate of S4's layers.
     SequenceSize{"s4_listops", 16, 2000, 128, 8, 4, 256, 10, "mean", "sinusoidal", 0},
     SequenceSize{"s4_text", 257, 4096, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     SequenceSize{"s4_retrieval", 257, 4000, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0, true},

@@ -1,6 +1,6 @@
 // The named recipes of sequence training. lra-TASK are the base configurations of the public code
-// of arXiv 2011.04006, s4-TASK the sizes and lengths of that of arXiv 2111.00396; comments mark
-// differences.
+// of arXiv 2011.04006; s4-TASK have the sizes and lengths of the code of arXiv 2111.00396. Comments
+// mark differences.
 #include <cmath>
 
 #include "tost/base/error.h"
@@ -36,8 +36,8 @@ json lra() {
 }
 
 // The three tasks of text: Adam with decoupled decay, and the inverse square root of the step. The
-// base rate 0.05 there is a peak of 0.05 / sqrt(warm-up) here. They decay every parameter; biases,
-// norms and the rates of state-space models are exempt here.
+// benchmark's base rate of 0.05 is a peak of 0.05 / sqrt(warm-up). The benchmark decays every
+// parameter; these recipes exempt biases, norms and the rates of state-space models.
 json lra_text(int64_t warmup, int64_t steps) {
   return {{"batch", 32},
           {"max_steps", steps},
@@ -51,14 +51,15 @@ json lra_text(int64_t warmup, int64_t steps) {
           {"checkpoint_every_steps", 500}};
 }
 
-// The three tasks of pictures: a cosine over 200 epochs after one of warm-up, without decay.
+// The three tasks of pictures: a cosine over 200 epochs after an epoch of warm-up, without decay.
 json lra_pixels(double lr, int64_t batch, double clip = 0) {
   return {{"batch", batch},    {"epochs", 200}, {"warmup_epochs", 1}, {"lr", lr},
           {"weight_decay", 0}, {"beta2", 0.98}, {"eps", 1e-9},        {"clip", clip}};
 }
 
-// Their rate is 1e-2 (4e-3 for Pathfinder, 1e-3 for Path-X) with batch normalisation and 1e-3 or
-// less for the state matrices; blocks with layer normalisation take 1e-3 throughout.
+// S4's rate is 1e-2 (4e-3 for Pathfinder, 1e-3 for Path-X) with batch normalisation, and at most
+// 1e-3 for the state matrices. These recipes, with layer normalisation, have 1e-3 for all
+// parameters.
 json s4(int64_t batch, int64_t epochs, int64_t max_length, double decay, double warmup = 1) {
   return {{"batch", batch},      {"epochs", epochs},       {"max_length", max_length},
           {"lr", 1e-3},          {"weight_decay", decay},  {"clip", 1},
@@ -70,7 +71,7 @@ struct Task {
   json data, lra, s4;
 };
 
-// A data set without a name here is to be named by the user. Text is read to 4,000 bytes as in the
+// The user must name a data set that has no name here. Text is read to 4,000 bytes as in the
 // paper's results; the configuration file has 1,000.
 std::vector<Task> tasks() {
   const auto read = [](const char* format) {

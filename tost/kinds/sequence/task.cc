@@ -33,7 +33,7 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
   for (const char* key : {"vocab", "pairs", "dim", "depth", "heads", "mlp_hidden", "qkv_bias",
                           "positions", "pool", "hybrid_every", "hybrid_mixer", "max_length"}) {
     if (before[key] == after[key]) continue;
-    // Without a table of positions max_length limits only the data.
+    // Allows another max_length, because a model without a table of positions has no limit.
     if (std::string_view(key) == "max_length" && from.positions != "learned") continue;
     fail_usage("'", config.from, "' was trained with ", key, " ", json_text(before[key]),
                " and cannot continue with ", json_text(after[key]), "; leave the setting out.");
@@ -41,7 +41,7 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
   return changed;
 }
 
-// Sets what follows from the data. If model_options set it, it must fit the data.
+// Sets the options that follow from the data; those in model_options must fit the data.
 void fit_to_data(const SequenceTrainConfig& config, const SequenceDataset& train,
                  SequenceConfig& model) {
   const SequenceCoding coding = train.coding();
@@ -145,7 +145,7 @@ void SequenceTask::check_lengths() const {
   check_training_memory(model, config_.batch, here, room_on(device_from_name(config_.device)));
 }
 
-// Takes the source's weights, but a new head for other classes, which the old one does not fit.
+// Loads the weights of the source file, with a new head if the classes are different.
 void SequenceTask::take_weights(const LoadedSequence& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {
@@ -233,14 +233,13 @@ std::vector<std::string> SequenceTask::take_messages() {
 
 namespace {
 
-// The lengths, undefined if nothing is padded.
+// The lengths; undefined if there is no padding.
 torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
   if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
   return lengths;
 }
 
-// Takes this process's tokens of padded sequences, and their valid lengths; padding makes the parts
-// equal.
+// Selects this process's tokens, and their valid lengths; padding makes all parts equal.
 void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& lengths) {
   if (share.token_parts == 1 || !ids.defined()) return;
   const int64_t tokens = ids.size(1), part = (tokens + share.token_parts - 1) / share.token_parts;

@@ -14,18 +14,17 @@
 namespace tost {
 
 // The ids and lengths of the first and the second sequences, and labels. Lengths are undefined if
-// nothing is padded. If processes divide the tokens, it holds this process's.
+// there is no padding. If processes divide the tokens, tensors have the part of this process.
 TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch);
 
 class SequenceTask
     : public ModelTask<SequenceTrainConfig, SequenceInfo, SequenceClassifier, SequenceBatch> {
  public:
-  // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
-  // from config.from, with a new head for data of other classes. `known`: the description a
-  // resumed run was started with; the data must fit it. `has_checkpoint`: a known model's weights
-  // come from there, config.from is not read. Usage Errors for settings that do not fit each other,
-  // for sequences longer than the learned positions, and for more memory than the machine has; data
-  // Errors for files.
+  // Opens the data and makes the model. Torch's default generator draws the weights, or config.from
+  // gives them, with a new head for other classes. `known` is the description of a resumed run's
+  // model, which the data must fit. With `has_checkpoint`, the checkpoint gives the weights, and
+  // config.from is not read. Throws usage Errors for settings that do not match, for sequences
+  // longer than the learned positions, and for a lack of memory; data Errors for files.
   explicit SequenceTask(const SequenceTrainConfig& config,
                         std::optional<SequenceInfo> known = std::nullopt,
                         bool has_checkpoint = false);
@@ -63,8 +62,8 @@ class SequenceTask
   std::vector<std::string> messages_;
 };
 
-// Throws a usage Error with both figures if a step on `batch` sequences of `tokens` tokens is
-// estimated to need more than `available` bytes. 0 is unknown, and refuses nothing.
+// Throws a usage Error with both figures if the estimate for a step on `batch` sequences of
+// `tokens` tokens exceeds `available` bytes (0: unknown).
 void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t tokens,
                            int64_t available);
 

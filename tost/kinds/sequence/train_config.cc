@@ -66,7 +66,7 @@ FieldTable<S> make_sequence_fields() {
                "steps between evaluations (0: evaluate_every)");
 }
 
-// The help of each field of SequenceConfig that is also a setting.
+// The help texts of the fields of SequenceConfig that are also settings.
 const std::vector<std::pair<const char*, const char*>>& sequence_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"dim", "width"},

@@ -23,8 +23,8 @@ struct SequenceTrainConfig : LoopConfig {
 
   std::string data = "listops";
   std::string data_format = "auto";
-  // Cuts sequences to this many tokens, and makes the model for that length unless model_options
-  // sets another; 0: no limit.
+  // The length to which sequences are truncated, and for which the model is made unless
+  // model_options sets another; 0: no limit.
   int64_t max_length = 0;
   double holdout = -1;
   int64_t data_seed = 0;
@@ -40,19 +40,19 @@ struct SequenceTrainConfig : LoopConfig {
   int64_t length_groups = 1;
 };
 
-// Recipes seq; lra, one for every task of the Long Range Arena; lra-TASK with the settings of
-// arXiv 2011.04006 and s4-TASK with the sizes and lengths of arXiv 2111.00396, for the tasks
-// listops, text, retrieval, image, pathfinder and pathx. Fields of SequenceConfig can be given
-// without model_options: dim, depth and so on.
+// The recipes are seq, lra for every task of the Long Range Arena, and lra-TASK and s4-TASK with
+// the settings of arXiv 2011.04006 and 2111.00396, for the tasks listops, text, retrieval, image,
+// pathfinder and pathx. Fields of SequenceConfig, such as dim, can be set without model_options.
 const ConfigForm<SequenceTrainConfig>& sequence_train_form();
 std::vector<Recipe<SequenceTrainConfig>> sequence_recipes();
 
 SequenceSpec sequence_spec(const SequenceTrainConfig& config);
 
 // The preset, for sequences of max_length tokens, changed by mixer and model_options. Throws a
-// usage Error with the reason for what does not fit.
+// usage Error with the reason for settings that do not fit.
 SequenceConfig sequence_config(const SequenceTrainConfig& config);
-// Changes `base` by mixer and model_options, for fine-tuning; the number of its positions stays.
+// Changes `base` by mixer and model_options, for fine-tuning; the number of positions does not
+// change.
 SequenceConfig changed_sequence_config(const SequenceTrainConfig& config, SequenceConfig base);
 
 }  // namespace tost

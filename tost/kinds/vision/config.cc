@@ -9,8 +9,8 @@ namespace tost {
 
 namespace {
 
-// Limits far above any model of the paper (width 768, depth 24), and far below sizes of a hostile
-// file that would overflow or exhaust memory.
+// Limits far above the models of the paper (width 768, depth 24), and far below sizes that overflow
+// or exhaust memory.
 constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000,
                   kMaxRegisters = 64;
 constexpr double kMaxParameters = 2e10;
@@ -52,7 +52,7 @@ void check_transformer(const VisionConfig& c) {
   check_size(c);
 }
 
-// Lists every field with its key, and whether JSON may omit it; see config_json.h.
+// Visits every field, with its key and whether JSON may omit it (see config_json.h).
 constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("name", c.name, true);
   visit("architecture", c.architecture, false);

@@ -24,8 +24,8 @@ struct VisionConfig {
   double mlp_ratio = 4;
   double layer_scale = 1;  // initial value; officially 1 for depth 12, 1e-5 for depth 24
   double drop_path = 0;    // stochastic depth, the same in every block, none in class attention
-  // The number of learned tokens in addition to the patches, for what belongs to no patch (arXiv
-  // 2309.16588); 0 to 64.
+  // The number of register tokens: learned tokens in addition to the patches (arXiv 2309.16588); 0
+  // to 64.
   int64_t registers = 0;
   bool qkv_bias = true;
   bool tokens_norm = true;  // class attention normalises patch tokens too (see transformer.h)
@@ -33,21 +33,20 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
-// Throws a usage Error with the reason when no model can be built from `config`.
+// Throws a usage Error with the reason if `config` describes no possible model.
 void validate(const VisionConfig& config);
 
-// Writes `registers` only if there are some, so that programs that do not know it can read other
-// models.
+// Writes `registers` only if there are some, so that older programs can read other models.
 nlohmann::json to_json(const VisionConfig& config);
 
 // Reads a configuration, without validate(). Throws a data Error naming the key for unknown keys,
 // wrong types and missing sizes (architecture, mixer, in_channels, image_size, patch, dim, depth,
-// heads, classes); other missing keys keep their defaults.
+// heads, classes); other missing keys have defaults.
 VisionConfig vision_config_from_json(const nlohmann::json& json);
 
-// The multiply-adds of matrix products and convolutions in a forward pass of one image, counted as
-// in the official table: with class attention's queries for every token, which this project does
-// not compute (1.4 % less work at depth 12). Divide by 1e9 for GMAC.
+// The multiply-adds of matrix products and convolutions in a forward pass of one image, as in the
+// official table. This counts class attention's queries for every token, although the network
+// computes fewer (1.4 % less work at depth 12). Divide by 1e9 for GMAC.
 int64_t vision_multiply_adds(const VisionConfig& config, int64_t height, int64_t width);
 
 }  // namespace tost

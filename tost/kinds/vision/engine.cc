@@ -20,16 +20,15 @@ namespace {
 
 using torch::Tensor;
 
-// The class token's way: class attention over the patch tokens, and the head.
-// For all pictures of a pass at once: these products have one row a picture and are bound by
-// reading their weights.
+// The class blocks and the head. They run for all pictures of a pass at once, because their
+// products have one row a picture, so that reading the weights bounds the time.
 class ClassPass {
  public:
   ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
             bool half)
       : config_(config), weights_(weights), workspace_(workspace), half_(half) {}
 
-  // Reads workspace.classed of `images` pictures, writes logits [images, classes].
+  // Reads workspace.classed of `images` pictures, and writes logits [images, classes].
   void run(int64_t images, float* logits) const {
     const int64_t dim = config_.dim;
     for (int64_t i = 0; i < images; ++i) {
@@ -52,7 +51,7 @@ class ClassPass {
     PackedResult residual{.data = stream, .stride = dim, .add = true};
     residual.gamma = data(block.gamma1);
     product(block.out, workspace_.class_values, dim, images, residual);
-    // The normalised token is the residual as well.
+    // Uses the normalised token as residual, too.
     norm(block.norm2, stream, images, stream, dim, true);
     const void* branch = stream;
     if (half_) {
@@ -74,7 +73,8 @@ class ClassPass {
     product(block.fc2, workspace_.class_hidden, hidden, images, residual);
   }
 
-  // weights of the pictures' attention: q by the class token, then each head on its own.
+  // Computes the attention weights of the pictures: q from the class token, then each head
+  // separately.
   void attend(size_t index, int64_t images) const {
     const ClassBlockWeights& block = weights_.class_blocks[index];
     const int64_t dim = config_.dim, heads = config_.heads, width = dim / heads;
@@ -133,7 +133,7 @@ class ClassPass {
     kernels::norm_rows(args);
   }
 
-  // Panels are shared among the threads: each reads its part of the weight.
+  // Divides panels among the threads, so that each reads a part of the weight.
   void product(const PackedLinear& map, const void* x, int64_t x_stride, int64_t images,
                const PackedResult& result) const {
     const PackedRows rows{.rows = images, .data = x, .stride = x_stride};
@@ -158,8 +158,8 @@ class ClassPass {
   const bool half_;
 };
 
-// Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
-// products are so fast that reading the weights once for 200 rows would hold them up.
+// The largest number of rows of a tile, and of the pictures that a thread processes at a time.
+// bfloat16 and int8 products would wait for weights that are read for 200 rows only.
 int64_t tile_rows_of(Packing products) {
   return products == Packing::kFloat32 ? 208 : 400;
 }
@@ -248,7 +248,8 @@ class VisionEngine::Run {
     const int64_t count = images.size(0), threads = at::get_num_threads();
     const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>());
     const int64_t together = carried_together();
-    // Pictures that threads carry on their own; a module brings its own threads.
+    // The number of pictures that each thread processes separately; 0 if the mixer is a module,
+    // which starts threads.
     const int64_t carried = modules_ || threads == 1 ? 0 : count / threads * threads;
     if (carried > 0) {
       at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {

@@ -13,8 +13,8 @@
 namespace tost {
 namespace {
 
-// Rows in tiles of at most `most`, nearly alike, as many for one thread as for the other. Of one
-// thread they are whole blocks of the matrix units.
+// Divides rows into tiles of nearly equal size, at most `most`, with the same number for every
+// thread. For one thread, tiles are whole blocks of the matrix units.
 struct EvenTiles {
   EvenTiles(int64_t rows, int64_t most, int64_t threads)
       : tiles(threads * std::max<int64_t>(1, divide_up(rows, threads * most))),
@@ -50,7 +50,7 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
   const auto& blocks = weights_.blocks;
   for (size_t i = 0; i <= blocks.size(); ++i) {
     const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
-    // One block's end and the next one's beginning touch the same rows.
+    // Runs the end of a block and the beginning of the next one on the same rows.
     for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
       const bool last = rows.first + rows.count == (first + count) * tokens;
       if (i > 0) {
@@ -94,7 +94,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
   }
 }
 
-// As bfloat16, since each pixel is gathered several times.
+// Stores pixels as bfloat16, because each pixel is gathered several times.
 const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
                                        ParallelFor parallel) const {
   void* planes = workspace_.pictures[static_cast<size_t>(owner)][0];
@@ -111,7 +111,7 @@ const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
   return planes;
 }
 
-// `owner` is the thread whose pictures these are.
+// `owner` is the thread that processes these pictures.
 void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64_t owner,
                           Rows rows) const {
   const auto& shape = workspace_.shape;
@@ -156,7 +156,7 @@ void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t 
                         parallel, static_cast<int>(threads));
 }
 
-// Normalised tokens through the mixer's own forward, onto the stream.
+// Passes normalised tokens through the mixer's forward(), and adds the result to the stream.
 void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
                               int64_t count) const {
   const int64_t tokens = workspace_.shape.tokens;
@@ -175,7 +175,7 @@ void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift
   add_rows(y.const_data_ptr<float>(), block.gamma1, rows);
 }
 
-// Rows of a picture's patches for all class blocks; see ClassState in transformer.h.
+// Computes rows of a picture's patches for all class blocks (see ClassState in transformer.h).
 void TokenPass::class_rows(int64_t image, Rows rows) const {
   const int64_t dim = config_.dim, patches = workspace_.shape.patches;
   const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};
@@ -206,12 +206,12 @@ constexpr int64_t kSide = 3;                   // of the kernel
 constexpr int64_t kGatheredBytes = 256 << 10;  // of gathered pixels
 constexpr int64_t kFewestRows = 32, kMostRows = 224;
 
-// The input pixels that an output pixel looks at, from this one on, the border included.
+// The first input row and column of an output pixel's window, which may be in the border.
 struct Window {
   int64_t top, left;
 };
 
-// The pixels of one window, three at a time, zeros beyond the border. Returns the end.
+// Copies the pixels of one window, three at a time, with zeros beyond the border. Returns the end.
 template <class T>
 T* gather_window(const StemCall& call, const Window& at, T* to) {
   const int64_t from = call.stage.from;
@@ -228,8 +228,8 @@ T* gather_window(const StemCall& call, const Window& at, T* to) {
   return to;
 }
 
-// The same of planes, where the window crosses no border. Each row but the last takes a fourth
-// pixel along, which the next row replaces: one load and one store.
+// Copies a window of planes that crosses no border. Each row except the last copies four pixels by
+// one load and one store; the next row overwrites the fourth.
 template <class T>
 T* gather_inner_planes(const StemCall& call, const Window& at, T* to) {
   const T* plane = static_cast<const T*>(call.planes) + at.top * call.columns + at.left;

@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-// weight [to, from, 3, 3] with its batch norm (in evaluation mode) folded in.
+// Folds the batch norm (in evaluation mode) into the weight [to, from, 3, 3].
 StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   const auto& conv = *stage.named_children()["0"]->as<torch::nn::Conv2dImpl>();
   const auto& norm = *stage.named_children()["1"]->as<torch::nn::BatchNorm2dImpl>();
@@ -18,7 +18,7 @@ StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   const Tensor folded = conv.weight * scale.view({-1, 1, 1, 1});
   const Tensor bias = norm.bias - norm.running_mean * scale;
   Tensor matrix = (first ? folded : folded.permute({0, 2, 3, 1})).flatten(1);
-  // Whole steps of the kernels that multiply; what is gathered is filled up with zeros as well.
+  // Pads inputs with zeros to whole steps of the kernels; gathered pixels are padded, too.
   const int64_t step = packing == Packing::kFloat32 ? 4 : 32, inputs = matrix.size(1);
   matrix = torch::constant_pad_nd(matrix, {0, divide_up(inputs, step) * step - inputs});
   return {conv.weight.size(1), conv.weight.size(0), conv.options.stride()->front(),
@@ -57,7 +57,7 @@ VisionWeights pack_vision_weights(const VisionTransformer& model, Packing produc
   const VisionConfig& config = model.config();
   const Packing rest = products == Packing::kInt8 ? Packing::kBfloat16 : products;
   VisionWeights weights;
-  // Between the stages stand the GELUs, which have no entry.
+  // Skips the GELUs between the stages, which have no weights.
   for (const auto& stage : model.patch_embed->proj->children()) {
     weights.stem.push_back(stem_stage(*stage, weights.stem.empty(), rest));
   }
@@ -80,7 +80,7 @@ VisionWeights pack_vision_weights(const VisionTransformer& model, Packing produc
 
 namespace {
 
-// Scratch that one thread's products of at most `rows` rows want.
+// The workspace for one thread's products of at most `rows` rows.
 int64_t product_bytes(const VisionWeights& weights, int64_t rows, int64_t images) {
   int64_t most = weights.head.scratch_bytes(images);
   const auto want = [&](const PackedLinear& map, int64_t of_rows) {

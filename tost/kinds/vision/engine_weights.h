@@ -1,5 +1,5 @@
-// The parts of a vision engine: its weights, laid out once with batch norms folded, its memory, and
-// the patch tokens' pass through them.
+// The parts of a vision engine: weights with folded batch norms, workspace, and the pass of patch
+// tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace tost {
 
-// A 3x3 convolution with its batch norm, as a product over gathered pixels. Inputs are ordered
-// (row, column, channel); of the first stage (channel, row, column), padded with zeros to
+// A 3x3 convolution and its batch norm as a product over gathered pixels. Inputs have the order
+// (row, column, channel); in the first stage (channel, row, column), padded with zeros to
 // product.inputs().
 struct StemStage {
   int64_t from = 0, to = 0, stride = 1;
   PackedLinear product;
 };
 
-// Attention of the class token without keys and values of the patches (attend_rows.h): per head the
-// query goes through W_kᵀ, the weighted sum of tokens through W_v. The keys' bias adds the same to
-// all logits and drops out.
+// Attention of the class token without keys and values of the patches (attend_rows.h). For each
+// head, W_kᵀ maps the query and W_v the weighted sum of tokens. The keys' bias has no effect,
+// because it adds the same number to all logits.
 struct ClassBlockWeights {
   NormWeights norm1, norm2;
   NormWeights doubled;  // norm2 with twice the weight and bias, for the tokens; undefined without
@@ -45,11 +45,11 @@ struct VisionWeights {
   PackedLinear head;
 };
 
-// `products` is what the blocks compute with; where that is int8, the stem and the class token, a
-// tenth of the work, stay in bfloat16.
+// `products` is the precision of the blocks. With int8, the stem and the class token, a tenth of
+// the work, use bfloat16.
 VisionWeights pack_vision_weights(const VisionTransformer& model, Packing products);
 
-// Sizes of one pass over at most `images` pictures.
+// The sizes of one pass over at most `images` pictures.
 struct VisionShape {
   int64_t images = 0;
   int64_t rows = 0, columns = 0;    // of patches
@@ -59,7 +59,7 @@ struct VisionShape {
   bool operator==(const VisionShape&) const = default;
 };
 
-// Memory of the vision engine, kept from call to call. The rows are [images, M].
+// The workspace of the vision engine, reused by all calls. Rows are [images, M].
 class VisionWorkspace : public BlockRows {
  public:
   VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
@@ -72,7 +72,7 @@ class VisionWorkspace : public BlockRows {
   std::vector<void*>
       classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens
   std::vector<ThreadScratch> scratch;  // [threads]
-  // [threads][stages]: what goes into a stage, the first one's only where it is not float32.
+  // The inputs of stages, [threads][stages]; that of the first stage only if it is not float32.
   std::vector<std::vector<void*>> pictures;
   float* class_stream = nullptr;  // [images, C]
   void* class_normed = nullptr;   // [images, C]
@@ -87,8 +87,7 @@ class VisionWorkspace : public BlockRows {
   torch::Tensor memory_;
 };
 
-// Runs the patch tokens through stem, position code and blocks, and what class attention needs of
-// them.
+// Computes patch tokens by stem, position code and blocks, and their part of class attention.
 class TokenPass : private BlockPass {
  public:
   TokenPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
@@ -99,9 +98,9 @@ class TokenPass : private BlockPass {
         workspace_(workspace),
         position_(position) {}
 
-  // Takes the pictures [first, first + count) of `images` [.., channels, Y, X] to the end of the
-  // blocks and leaves in workspace.classed, rows 1 to N, what the class blocks read. `parallel`
-  // with `threads` threads spreads rows; serial_for and 1 where each thread has its own pictures.
+  // Runs the pictures [first, first + count) of `images` [.., channels, Y, X] through the blocks,
+  // and writes the input of the class blocks to workspace.classed, rows 1 to N. `parallel` divides
+  // rows among `threads` threads; serial_for and 1 mean that each thread has separate pictures.
   void run(const float* images, int64_t first, int64_t count, ParallelFor parallel,
            int64_t threads) const;
 
@@ -125,10 +124,11 @@ class TokenPass : private BlockPass {
   const float* position_;  // [N, C]
 };
 
-// How many output pixels are gathered at a time, so that they stay in the L2 cache.
+// The number of output pixels that are gathered at a time, so that they stay in the L2 cache.
 int64_t stem_tile_rows(const StemStage& stage);
 
-// One stage on the output pixels [first, first + count) of a picture, count <= stem_tile_rows().
+// Computes the output pixels [first, first + count) of one stage of a picture, count <=
+// stem_tile_rows().
 struct StemCall {
   const StemStage& stage;
   bool half = false;              // pictures are bfloat16, else float32

@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-// The entry of the only picture in the batch; undefined if there is none.
+// The entry of the only picture in the batch; undefined for an undefined tensor.
 Tensor of_picture(const Tensor& traced) {
   return traced.defined() ? traced[0].to(torch::kDouble) : traced;
 }

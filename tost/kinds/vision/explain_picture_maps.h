@@ -33,8 +33,8 @@ PictureInput dataset_picture(const ImageDataset& data, int64_t index, const Prep
 // The indices of `count` evenly spaced pictures of `size`; all if there are fewer.
 std::vector<int64_t> spaced_indices(int64_t size, int64_t count);
 
-// Marks the tokens of a grid of patches, row-major, that show the large object of picture `index`:
-// at least half of the patch, in the picture as the network sees it, has pixels of its class.
+// Marks the tokens of a row-major grid of patches that show the large object of picture `index`: at
+// least half of the patch in the network's input has pixels of the object's class.
 TokenMask object_tokens(const ImageDataset& data, int64_t index, const Preprocess& preprocess,
                         int64_t rows, int64_t columns);
 
@@ -55,12 +55,12 @@ struct PictureMaps {
   std::vector<RankedClass> top;  // at most three
   int64_t rows = 0, columns = 0;
   std::vector<PictureLayer> layers;
-  // For each class-attention block the class token's attention to each patch [H, N], and to itself
-  // [H]; together they sum to 1.
+  // For each class-attention block, the attention of the class token to each patch [H, N] and to
+  // itself [H]; the sum is 1.
   std::vector<torch::Tensor> class_attention, class_on_itself;
 };
 
-// Computes the maps; `model` is in evaluation mode, and the picture has its input size.
+// Computes the maps; `model` must be in evaluation mode, and the picture must have its input size.
 PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input);
 
 // Moves the traces from a GPU to the CPU.

@@ -29,7 +29,7 @@ PictureSummary summary_of(const PictureMaps& maps) {
   return summary;
 }
 
-// The origin of the pictures: files, or evenly spaced ones of the data.
+// The origin of the pictures: files, or evenly spaced pictures of the data.
 struct PictureSource {
   int64_t count = 0;
   std::function<PictureInput(int64_t)> read;
@@ -185,7 +185,7 @@ using torch::Tensor;
 constexpr int64_t kBatch = 8;
 constexpr int64_t kMaxFeatures = int64_t{48} << 20;  // numbers stored for the segmentation scores
 
-// Collects features of pictures with an object, in float32, up to a limit of memory.
+// Collects features of pictures with an object, in float32, up to a memory limit.
 class SegmentationSums {
  public:
   SegmentationSums(const ImageDataset& data, const ModelInfo& info) : data_(data), info_(info) {}

@@ -1,4 +1,4 @@
-// All numbers of a report on an image classifier. Its JSON contains exactly these, and its page
+// All numbers of a report on an image classifier. The JSON of a report contains these, and the page
 // shows the JSON.
 #pragma once
 
@@ -21,23 +21,23 @@
 
 namespace tost {
 
-// Scores of memberships as masks of the object, with those of chance and k-means.
+// Scores of memberships as masks of the object, next to scores of chance and k-means.
 //
-// A candidate mask is the tokens whose most likely head is k, the tokens whose membership in k is
-// above its mean over the picture, or the complement of either (a head may represent the
-// background). The candidate is chosen on one half of the pictures, by its mean intersection over
-// union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
-// are heads, with centres from the first half, and its clusters and their complements are
-// candidates too. The layer is chosen in the same way, for heads and for k-means.
+// A candidate mask has the tokens whose most likely head is k, the tokens whose membership in k is
+// above the mean over the picture, or the complement of either. One half of the pictures selects
+// the candidate with the highest mean intersection over union (IoU) with the object, and the other
+// half scores it. k-means has as many clusters as there are heads, with centres from the first
+// half; clusters and complements are its candidates. The layer is selected in the same way, for
+// heads and for k-means.
 //
-// One picture's tokens in one layer.
+// The tokens of one picture in one layer.
 struct SegmentationSample {
   torch::Tensor pi;  // memberships of the patches [H, N]; undefined: no heads to score
   torch::Tensor w;   // projected patches [N, C]; undefined without
   torch::Tensor z;   // block output [N, C]
 };
 
-// The chosen candidate and its score on the other half.
+// The selected candidate and its score on the other half.
 struct MaskScore {
   int64_t group = 0;             // head or cluster, from 1; 0: no score
   bool complement = false;       // the mask is the complement of the group
@@ -58,7 +58,7 @@ struct SegmentationLayer {
   MaskScore hard, soft;
   MaskScore k_means_w, k_means_z;
   // The head with the best |auc - 1/2| on the first half (negated if auc < 1/2), scored on the
-  // second.
+  // second half.
   int64_t auc_head = 0;
   double auc = std::nan(""), average_precision = std::nan("");
 };
@@ -79,15 +79,16 @@ struct Segmentation {
   BestMask head, k_means;
 };
 
-// Scores the masks of a layer's pictures, in the order of `truth` and of one number of tokens. All
-// scores are NaN for fewer than two pictures with an object. `seed` is that of k-means.
+// Scores the masks of a layer's pictures, which are in the order of `truth` and have the same
+// number of tokens. All scores are NaN for fewer than two pictures with an object. `seed` is for
+// k-means.
 SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
                               const std::vector<TokenMask>& truth, int64_t clusters, uint64_t seed);
 
 BestMask best_head(const std::vector<SegmentationLayer>& layers);
 BestMask best_k_means(const std::vector<SegmentationLayer>& layers);
 
-// The mean and deviation over pictures of the first score minus the second; NaN if either is
+// The mean and deviation over pictures of the first score minus the second; NaN if a score is
 // missing.
 Spread paired_difference(const MaskScore& first, const MaskScore& second);
 
@@ -126,7 +127,7 @@ struct PictureSummary {
   double entropy = std::nan("");  // mean over layers and tokens; NaN without memberships
 };
 
-// A panel that could not be made, and what is needed for it.
+// A panel that could not be made, and the reason.
 struct LeftOut {
   std::string panel, reason;
 };
@@ -163,8 +164,8 @@ struct VisionExplainOptions {
 inline constexpr int64_t kPicturesFromData = 4;
 
 // Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
-// that does not exist, samples below 1, and neither images nor data, and data Errors for pictures
-// that cannot be read.
+// that does not exist, for samples below 1, and without images and data. Throws data Errors for
+// pictures that cannot be read.
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
 

@@ -9,7 +9,7 @@ namespace {
 
 using torch::Tensor;
 
-// Whether a picture selects heads, as those of even index do; the others score the selection.
+// Whether a picture selects heads: even indices select, odd ones score the selection.
 constexpr bool chooses(size_t picture) {
   return picture % 2 == 0;
 }
@@ -108,7 +108,7 @@ MaskScore score_k_means(const std::vector<Tensor>& features, const std::vector<T
   return score_best(masks_of_labels(labels, means.centers.size(0)), truth);
 }
 
-// The scores of one head's membership on the pictures that select, and on those that score.
+// The scores of one head's membership, on the selecting and on the scoring pictures.
 struct Ratings {
   std::vector<double> auc[2], precision[2], negative_precision[2];
 };

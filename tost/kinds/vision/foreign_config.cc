@@ -30,7 +30,7 @@ int64_t heads_by_name(const std::string& mixer, const ModelFacts& facts) {
             reason, ".");
 }
 
-// Takes the remaining settings of the preset that the facts name, if the model is that preset.
+// Takes the remaining settings from the preset that the facts name, if the model fits the preset.
 void take_preset(const VisionConfig& preset, VisionConfig& c) {
   const bool same = preset.mixer == c.mixer && preset.dim == c.dim && preset.depth == c.depth &&
                     preset.heads == c.heads && preset.patch == c.patch;

@@ -1,5 +1,5 @@
-// Finds the architecture of image classifiers that others have saved (store/foreign_model.h). Free
-// of torch.
+// Finds the architecture of image classifiers of other programs (store/foreign_model.h). Free of
+// torch.
 #pragma once
 
 #include "tost/kinds/vision/config.h"

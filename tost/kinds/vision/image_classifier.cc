@@ -10,7 +10,7 @@
 namespace tost {
 namespace {
 
-// One Linear on flattened pixels: the baseline that every vision model has to beat.
+// One linear map of flattened pixels: the baseline of all vision models.
 class LinearClassifier : public ImageClassifier {
  public:
   explicit LinearClassifier(const VisionConfig& config);

@@ -14,8 +14,8 @@ namespace tost {
 
 // Intermediate results of a forward pass; parts that a model or mixer does not have stay empty or
 // undefined. Tensors are not detached, so a forward pass without NoGradGuard can be differentiated
-// through them. Patch tokens are row-major over rows x columns (N of them); the R registers of a
-// model that has them follow the patches in M = N + R tokens.
+// through them. The N patch tokens are row-major over rows x columns; R registers follow the
+// patches, so there are M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R
@@ -29,9 +29,9 @@ class ImageClassifier : public torch::nn::Module {
  public:
   explicit ImageClassifier(VisionConfig config) : config_(std::move(config)) {}
 
-  // Maps images [B, in_channels, Y, X], floating, to logits [B, classes] on the model's device, to
-  // which images are moved. (The official code, made for distillation, returns logits twice in
-  // training.) Throws a data Error if the images do not fit the model.
+  // Maps images [B, in_channels, Y, X] to logits [B, classes] on the model's device, to which it
+  // moves images. The official code, made for distillation, returns logits twice in training.
+  // Throws a data Error if the images do not fit the model.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 
   // Returns the same logits, and replaces `trace` by the intermediate results.

@@ -22,8 +22,8 @@ namespace tost {
 // Maps pictures to logits in a precision, by the inference engine or by modules.
 class ImageRunner {
  public:
-  // `model` is in evaluation mode and outlives the runner. `engine` uses VisionEngine if it
-  // supports the model. Throws a usage Error for a precision other than fp32, bf16 and, by the
+  // `model` must be in evaluation mode and outlive the runner. `engine` selects VisionEngine if it
+  // supports the model. Throws a usage Error for a precision other than fp32, bf16 and, with the
   // engine, int8.
   ImageRunner(ImageClassifier& model, Precision precision, bool engine);
 
@@ -68,7 +68,7 @@ struct EvalResult {
 // Scores epoch 0 of `loader` (made with train = false) in evaluation mode without gradients, and
 // restores the model's mode. Returns nothing if `stop` ended it. With a group, the result is that
 // of all processes. Throws a usage Error if the data have another number of classes than the model,
-// a data Error for an unreadable image.
+// and a data Error for an unreadable image.
 std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
                                    const EvalOptions& options = {});
 

@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr char kOptions[] = "model_options";
 
-// Checks model_options, in which a typing error would else show only in the first run.
+// Checks model_options, so that an error is found before the first run.
 void check_model_options(const nlohmann::json& config) {
   const auto model = config.value("model", std::string("tost_nano_p4"));
   const auto options = config.value(kOptions, nlohmann::json::object());
@@ -79,7 +79,7 @@ json score_vision(const ScoreRequest& request) {
   const LoadedModel loaded = open_for(
       request, request.as_trained ? final_checkpoint(request.file) : fs::path(request.file));
   const std::string split = request.split.empty() ? "test" : request.split;
-  // A path that is only read may have bytes that are not UTF-8, unlike those of a configuration.
+  // Allows paths with bytes that are not UTF-8, because these are only read and not stored.
   json settings = request.data;
   const std::string path = settings.at("data");
   settings.erase("data");
@@ -127,7 +127,7 @@ PredictReport predict_vision(const PredictRequest& request) {
 // neither is known.
 std::optional<DataSpec> explained_data(const ExplainRequest& request, const fs::path& file) {
   const auto config = run_config(vision_train_form(), file);
-  // The run's data are read with the run's settings, such as the side of shapes and the held-out
+  // Reads the run's data with the run's settings, such as the side of shapes and the held-out
   // share.
   if (!request.data.empty() && (!config || !same_path(config->data, request.data))) {
     return DataSpec{.path = request.data, .format = request.data_format};

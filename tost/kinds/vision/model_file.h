@@ -43,19 +43,18 @@ struct LoadedModel {
 };
 
 // Reads safetensors files of this program and those of load_foreign_vision().
-// Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes, or
-// the first tensor whose values are not finite.
+// Throws a data Error naming the file, and the tensor whose shape does not fit or whose values are
+// not finite.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
-// Saves atomically and durably: an old file stays whole on failure.
+// Saves atomically and durably: a failure does not change an old file.
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
                      const ModelInfo& info);
 
-// Reads weights that others have saved (foreign_source.h). Throws data Errors in one sentence that
-// names the file, and the tensor where one does not fit. Preprocessing that the file does not
-// describe is that of the official evaluation: the shorter side is scaled to args.input_size (224
-// by default), bicubic, the central square, ImageNet's mean and deviation. Classes without names
-// are called "0", "1", ….
+// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
+// tensor that does not fit. If the file does not describe preprocessing, it is that of the official
+// evaluation: bicubic scaling of the shorter side to args.input_size (224 by default), the central
+// square, ImageNet's mean and deviation. Classes without names are called "0", "1", ….
 LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
 
 }  // namespace tost

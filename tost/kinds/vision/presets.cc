@@ -17,7 +17,7 @@ struct VisionFamily {
 constexpr std::array kVisionFamilies{
     VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
     VisionFamily{"tost_means", "means", true},
-    // The family's name in earlier builds of 0.1.0.
+    // The name of the family in earlier builds of 0.1.0.
     VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
     VisionFamily{"cbt", "cbsa", true}};
 
@@ -42,13 +42,13 @@ constexpr std::array kVisionSizes{
     VisionSize{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},
     VisionSize{"cab_large_24", 768, 24, 16, 1e-5, 0, 224, 1000, {16, 8}},
     // Our presets for images of 28 to 64 pixels a side; channels, side and classes follow the data.
-    // A second convolution pays in short training: on Fashion-MNIST (batch 64, learning rate 2e-3,
-    // one seed) the training loss of tost_nano_p4 around step 400 is 0.71 with one, 0.52 with two
-    // or three.
+    // A second convolution helps in short training: on Fashion-MNIST (batch 64, learning rate 2e-3,
+    // one seed) the training loss of tost_nano_p4 around step 400 is 0.71 with one convolution, and
+    // 0.52 with two or three.
     VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
     VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
-    // The preset for photographs of 32 pixels, whose stem has half of the multiplications; see
-    // docs/quality.md.
+    // The preset for photographs of 32 pixels (docs/quality.md); the stem has half of the
+    // multiplications.
     VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},
 };
 

@@ -1,5 +1,5 @@
-// The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
-// except where a comment notes a difference; `small` and `photos` are ours.
+// The named training recipes. Values of `imagenet` and `finetune` are those of the official
+// scripts, unless a comment notes a difference; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
 
 namespace tost {

@@ -18,8 +18,8 @@
 namespace tost {
 namespace {
 
-// The side of the network's input: the data's if the patch divides it, so that pictures are not
-// resized.
+// The side of the network's input: that of the data if the patch divides it, so that pictures are
+// not resized.
 int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
                    const ImageDataset& train) {
   if (config.image_size > 0) return config.image_size;
@@ -55,10 +55,10 @@ VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig ba
 }
 
 // Makes the description of the model. The architecture is that of `from`, the description of
-// config.from, or the preset if it is null; it is changed by classes, channels and side of the
-// data, then by mixer, image_size and drop_path, and last by model_options. Mean and deviation are
-// the data's, or, in fine-tuning with as many channels, those of the weights' training. Throws a
-// usage Error with the reason if something does not fit.
+// config.from, or of the preset if `from` is null. Classes, channels and side of the data change
+// it, then mixer, image_size and drop_path, and last model_options. Mean and deviation are those of
+// the data, or, in fine-tuning with as many channels, those of the weights' training. Throws a
+// usage Error with the reason for settings that do not fit.
 ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from,
                           const ImageDataset& train) {
   ModelInfo source;
@@ -86,7 +86,7 @@ ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from
   return info;
 }
 
-// The number of pictures of a measurement: enough for a mean, at far less cost than an evaluation.
+// The number of pictures of a measurement: enough for a mean, and far fewer than in an evaluation.
 constexpr int64_t kBoundPictures = 16;
 
 }  // namespace
@@ -135,7 +135,7 @@ void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
       std::make_unique<ImageLoader>(open_image_dataset(data_spec(config_), scored_split_), loader);
 }
 
-// Takes the source's weights, but a new head for other classes, which the old one does not fit.
+// Loads the weights of the source file, with a new head if the classes are different.
 void VisionTask::take_weights(const LoadedModel& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {

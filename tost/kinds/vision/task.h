@@ -14,10 +14,10 @@ namespace tost {
 
 class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifier, Batch> {
  public:
-  // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
-  // from config.from. `known`: the description a resumed run was started with; the data must have
-  // its classes. `has_checkpoint`: a known model's weights come from there, config.from is not
-  // read. Usage Errors for settings that do not fit each other, data Errors for files.
+  // Opens the data and makes the model. Torch's default generator draws the weights, or config.from
+  // gives them. `known` is the description of a resumed run's model, whose classes the data must
+  // have. With `has_checkpoint`, the checkpoint gives the weights, and config.from is not read.
+  // Throws usage Errors for settings that do not match, data Errors for files.
   explicit VisionTask(const VisionTrainConfig& config,
                       std::optional<ModelInfo> known = std::nullopt, bool has_checkpoint = false);
 
@@ -40,7 +40,7 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
   int64_t evaluation_reads() const override { return eval_loader_->batches_per_epoch(); }
   BestMetric best_metric() const override { return {"top1", true}; }
-  // Measures on evenly spaced pictures of the scored split, the same at every call.
+  // Measures bounds on evenly spaced pictures of the scored split, the same at every call.
   nlohmann::json measure_bound() override;
   std::vector<std::string> take_messages() override;
 

@@ -1,5 +1,5 @@
-// The settings of training an image classifier, and their JSON form: a flat object whose keys are
-// the flags of `tost train` with underscores for dashes.
+// The settings of training an image classifier, and their JSON form: an object whose keys are the
+// flags of `tost train` with underscores for dashes.
 #pragma once
 
 #include <string>
@@ -56,7 +56,7 @@ struct VisionTrainConfig : LoopConfig {
   double label_smoothing = 0;
 };
 
-// Recipes small, photos, finetune, imagenet.
+// The recipes are small, photos, finetune and imagenet.
 const ConfigForm<VisionTrainConfig>& vision_train_form();
 std::vector<Recipe<VisionTrainConfig>> vision_recipes();
 

@@ -141,7 +141,7 @@ namespace {
 
 constexpr int64_t kAxisChannels = FourierPosition::kChannels / 2;
 
-// The code [n, 32] of one axis.
+// The Fourier position code [n, 32] of one axis.
 torch::Tensor axis_code(int64_t n) {
   const auto fp64 = torch::dtype(torch::kFloat64);
   auto position =
@@ -170,7 +170,7 @@ torch::Tensor FourierPosition::cached_table(int64_t rows, int64_t columns) {
   const auto& weight = token_projection->weight;
   if (!table_.defined() || rows_ != rows || columns_ != columns ||
       table_.device() != weight.device() || table_.dtype() != weight.dtype()) {
-    // Leaves inference mode, because a table made in it could not be used in training.
+    // Leaves inference mode, because training could not use a table from inference mode.
     const c10::InferenceMode plain(false);
     table_ = table(rows, columns).to(weight.options());
     rows_ = rows;
@@ -242,7 +242,7 @@ void PatchStem::add_stage(int64_t from, int64_t to, int64_t stride) {
 torch::Tensor PatchStem::forward(const torch::Tensor& images) {
   auto x = images;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    // With one channel the first convolution may return channels first, hence contiguous().
+    // Calls contiguous(), because with one channel the first convolution may return channels first.
     x = stages_[i].conv->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
     x = batch_normed(*stages_[i].norm, x.contiguous(torch::MemoryFormat::ChannelsLast));
     if (i + 1 < stages_.size()) x = torch::gelu(x);

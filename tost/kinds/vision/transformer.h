@@ -1,5 +1,5 @@
 // The vision network of the official code: stem, Fourier position, blocks, class attention, head.
-// All three families share it and differ only in the token mixer.
+// All three families share this network and differ only in the token mixer.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 namespace tost {
 
 // The convolutional stem: n 3x3 convolutions of stride 2 for patch = 2ⁿ, with batch norm, and GELU
-// between them; in small models further ones of stride 1 may follow each. Widths C/2ⁿ⁻¹, …, C/2, C,
-// `depth` convolutions of each (officially one). Convolutions keep torch's default initialisation,
-// as in the official code. Checkpoint keys: proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd
-// numbers are the GELUs.
+// between them. Each of the widths C/2ⁿ⁻¹, …, C/2, C has `depth` convolutions (officially one);
+// further ones have stride 1. Convolutions keep torch's default initialisation, as in the official
+// code. Checkpoint keys are proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd numbers are the
+// GELUs.
 class PatchStem : public torch::nn::Module {
  public:
   PatchStem(int64_t in_channels, int64_t dim, int64_t patch, int64_t depth = 1);
 
-  // Maps [B, in_channels, Y, X] to contiguous [B, Y/patch, X/patch, C], without a transpose,
-  // because the convolutions run channels last.
+  // Maps [B, in_channels, Y, X] to contiguous [B, Y/patch, X/patch, C]; needs no transpose, because
+  // convolutions run channels last.
   torch::Tensor forward(const torch::Tensor& images);
 
   std::shared_ptr<torch::nn::Module> proj;
@@ -39,21 +39,20 @@ class PatchStem : public torch::nn::Module {
   std::vector<Stage> stages_;
 };
 
-// The two-dimensional Fourier position code and its learned 1x1 projection. Nothing is learned per
-// position, so any grid works.
+// The two-dimensional Fourier position code and its learned 1x1 projection. No parameter depends on
+// the position, so any grid works.
 class FourierPosition : public torch::nn::Module {
  public:
   explicit FourierPosition(int64_t dim);
 
   static constexpr int64_t kChannels = 64;  // of the unlearned code
 
-  // Returns [rows * columns, C], to be added to row-major tokens. Caches the table of the last
-  // grid. Thread-safe.
+  // Returns [rows * columns, C], to add to row-major tokens. Caches the table of the last grid.
+  // Thread-safe.
   torch::Tensor forward(int64_t rows, int64_t columns);
 
-  // The unlearned code [rows * columns, 64]: 32 channels of the row, then 32 of the column; sine
-  // and cosine interleaved over 16 frequencies 10000^(-i/16); coordinates (1 … n) * 2π / (n +
-  // 1e-6).
+  // The fixed code [rows * columns, 64]: 32 channels for the row, then 32 for the column. Sines and
+  // cosines alternate, for 16 frequencies 10000^(-i/16) and coordinates (1 … n) * 2π / (n + 1e-6).
   static torch::Tensor table(int64_t rows, int64_t columns);
 
   std::shared_ptr<torch::nn::Conv2dImpl> token_projection;  // 1x1, 64 → C
@@ -67,7 +66,7 @@ class FourierPosition : public torch::nn::Module {
 };
 
 // Class attention: queries come from the class token only, keys and values from class and patch
-// tokens. Keys `qkv` and `proj`. The full q, k, v weight is stored, as checkpoints have it.
+// tokens. Keys `qkv` and `proj`. The weight for q, k and v is stored completely, as in checkpoints.
 class ClassAttention : public torch::nn::Module {
  public:
   ClassAttention(int64_t dim, int64_t heads, bool qkv_bias);
@@ -84,10 +83,10 @@ class ClassAttention : public torch::nn::Module {
   int64_t heads_;
 };
 
-// In the official block, on which checkpoints depend, a normalised tensor serves as residual and
-// branch, so patch tokens change as well. With x the patch tokens and n = LN1(x), their output is 2
-// LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c) with
-// c = LN2(cls + γ₁ attention).
+// In the official block a normalised tensor serves as residual and as input of the branch, so patch
+// tokens change, too. With x the patch tokens and n = LN1(x), their output is 2 LN2(x + γ₁ n), or 2
+// (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c) with c = LN2(cls + γ₁
+// attention).
 struct ClassState {
   torch::Tensor cls;     // [B, 1, C]
   torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where they are not needed
@@ -97,7 +96,7 @@ class ClassAttentionBlock : public torch::nn::Module {
  public:
   ClassAttentionBlock(const BlockConfig& config, int64_t heads, bool qkv_bias, bool tokens_norm);
 
-  // With `last` the result has no tokens. `weights` are as in ClassAttention.
+  // With `last` the result has no tokens. `weights` is that of ClassAttention.
   ClassState forward(const ClassState& x, bool last, torch::Tensor* weights = nullptr);
 
   std::shared_ptr<LayerNorm> norm1, norm2;
