@@ -78,7 +78,7 @@ Tensor moved(const Tensor& x, c10::Device device) {
   return result;
 }
 
-// Returns `value` with `change` applied to each tensor in it.
+// Applies `change` to each tensor in `value`, and returns the result.
 IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> change) {
   if (value.isTensor()) return change(value.toTensor());
   if (value.isTensorList()) {

@@ -1,4 +1,4 @@
-// Protects a folder that a process writes to against a second process, and detects a move of it.
+// Protects the folder of a process against a second process, and detects a move of the folder.
 #pragma once
 
 #include <filesystem>

@@ -31,7 +31,7 @@ std::string format_text(const char* format, Args... args) {
 }
 
 // The candidate with the smallest edit distance to `name`, or "" if none is within a third of its
-// length (at least 2 edits). Of equally near candidates, the first one is returned.
+// length (at least 2 edits). The first of equally near candidates is returned.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
 // Returns " Did you mean 'x'?" for the end of an error message, or "" if no candidate is near.

@@ -10,7 +10,7 @@
 namespace tost {
 
 // While in scope, batch norms in this thread's forward passes use statistics over the parts of all
-// processes of `group`; with a null group, of this process.
+// processes of `group`, or of this process if `group` is null.
 class BatchNormScope {
  public:
   explicit BatchNormScope(Group* group);

@@ -21,9 +21,9 @@ struct ExportOptions {
   std::function<bool()> stop;  // called before every picture, some samples or a MiB of text
 };
 
-// A folder that is renamed to OUT when it is complete, and is removed otherwise. It is written next
-// to OUT, so that no existing file changes, and has the usual permissions. Throws a usage Error if
-// OUT exists and is not an empty folder.
+// A folder that is renamed to OUT when it is complete, and is removed otherwise. The folder is
+// written next to OUT, so that no existing file changes, and has the usual permissions. Throws a
+// usage Error if OUT exists and is not an empty folder.
 class NewFolder {
  public:
   explicit NewFolder(std::filesystem::path out);

@@ -1,5 +1,6 @@
-// The picture operations of colour jitter and RandAugment. They agree with Pillow's ImageEnhance,
-// ImageOps and Image.transform within one grey level. Size and channels stay. Free of torch.
+// The picture operations of colour jitter and RandAugment. Results agree with Pillow's
+// ImageEnhance, ImageOps and Image.transform within one grey level. Size and channels stay. Free of
+// torch.
 #pragma once
 
 #include <array>

@@ -1,9 +1,10 @@
 // ListOps (Nangia and Bowman, 2018; arXiv 1804.06028) with the vocabulary of the Long Range Arena
 // (arXiv 2011.04006): nested operators on digits; the class is the value. Free of torch.
 //
-// An expression is a digit, or an operator, its arguments and a closing bracket. Its code has a
-// char for each token: 0 ... 9 the digits, 10 ... 13 the operators, 14 the bracket; a data set's
-// token is the code + 1. Parentheses in files mark the binary tree and are not tokens.
+// An expression is a digit, or an operator, its arguments and a closing bracket. The code of an
+// expression has a char for each token: 0 ... 9 the digits, 10 ... 13 the operators, 14 the
+// bracket; a data set's token is the code + 1. Parentheses in files mark the binary tree and are
+// not tokens.
 #pragma once
 
 #include <cstdint>

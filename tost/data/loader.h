@@ -23,8 +23,8 @@ struct SamplerConfig {
   bool shuffle = false;
   uint64_t seed = 0;
   // Repeated augmentation: every picture of the shuffled order occurs `repeats` times in a row. As
-  // in the official code, an epoch is cut to the data set's size, rounded down to a multiple of 256
-  // unless smaller, so it sees about 1/repeats of the pictures.
+  // in the official code, an epoch has the data set's size, rounded down to a multiple of 256
+  // unless smaller, so it contains about 1/repeats of the pictures.
   int64_t repeats = 1;
 };
 

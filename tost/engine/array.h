@@ -1,5 +1,5 @@
 // Arrays for engines: a shape, a type, and bytes that are owned, mapped from a file or borrowed.
-// They have no arithmetic and no gradients, so that no code here needs torch.
+// Arrays have no arithmetic and no gradients, so that the engine needs no torch.
 #pragma once
 
 #include <algorithm>

@@ -40,7 +40,7 @@ class Sampler {
   void note(int64_t id);
   const std::vector<char>& seen() const { return seen_; }
 
-  // Draws from at least `allowed` logits. Throws a data Error if none of them is finite. Applies
+  // Draws from at least `allowed` logits. Throws a data Error if no logit is finite. Applies
   // penalty, temperature, top-k, top-p and min-p in this order; ties select the smaller id.
   int64_t draw(const float* logits, Random& random);
 

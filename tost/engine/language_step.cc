@@ -16,7 +16,7 @@ using kernels::WeightType;
 
 namespace {
 
-// The outputs of a thread are a multiple of this number, so that they fill whole cache lines.
+// A thread computes a multiple of this number of outputs, so that outputs fill whole cache lines.
 constexpr int64_t kOutputUnit = 16;
 
 float* numbers(Array& x) {
@@ -301,7 +301,7 @@ void LanguageStep::note_memberships(int64_t block, const float* from, int64_t st
   }
 }
 
-// This thread's share of the texts.
+// Mixes this thread's share of the texts by TSSA.
 void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
@@ -329,7 +329,7 @@ void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   }
 }
 
-// This thread's share of the texts.
+// Mixes this thread's share of the texts by group means.
 void LanguageStep::means(const Stage& stage, int thread, int threads) {
   const auto& weights = weights_.blocks[size_t(stage.block)].means;
   const int64_t batch = batch_ / int64_t(states_.size());

@@ -69,7 +69,7 @@ struct LanguageBlockWeights {
 
 struct LanguageWeights {
   // Shares the arrays of the source if possible. `modules` runs the mixers that the engine lacks;
-  // if null, a data Error names the first of these. Throws as WeightSource.
+  // if null, a data Error names the first of these mixers. Throws as WeightSource.
   LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision,
                   std::shared_ptr<ModuleMixers> modules = nullptr);
 

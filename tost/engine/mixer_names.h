@@ -1,5 +1,5 @@
-// Properties of blocks in configurations: names of mixers, with those of earlier builds of 0.1.0,
-// and the width of the MLP.
+// Properties of blocks in configurations: names of mixers, also in earlier builds of 0.1.0, and the
+// width of the MLP.
 #pragma once
 
 #include <cstdint>

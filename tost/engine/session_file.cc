@@ -74,8 +74,8 @@ bool all_usual(const Array& array) {
                      [](T x) { return std::abs(x) <= kMaxValue; });
 }
 
-// Copies an array whose sizes must be those of this model: of a cache with `cached` tokens, or of
-// the example.
+// Copies an array, which must have the sizes of a cache with `cached` tokens, or those of
+// `example`.
 Array checked(const Array& array, const Array& example, const std::string& name, int64_t cached,
               const std::string& where) {
   Array::Shape wanted = example.shape();

@@ -25,8 +25,8 @@ nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 std::vector<int64_t> choose_numbers(const std::vector<int64_t>& wanted, int64_t count,
                                     const std::string& what);
 
-// At most `most` numbers of 1 ... count, evenly spaced, with the first and the last; if `most` is
-// 1, the last.
+// At most `most` evenly spaced numbers of 1 ... count, with the first and the last; only the last
+// if `most` is 1.
 std::vector<int64_t> spread_numbers(int64_t count, int64_t most);
 
 }  // namespace tost

@@ -1,6 +1,6 @@
-// JPEG through libjpeg-turbo. The library reports errors by a callback that must not return. So
-// each function that calls the library sets a jump target first, and has no local object with a
-// destructor. The exception is thrown after the jump, outside the library.
+// JPEG through libjpeg-turbo. The library reports errors by a callback that must not return. Each
+// function that calls the library therefore sets a jump target first, and has no local object with
+// a destructor. The exception is thrown after the jump, outside the library.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>

@@ -3,7 +3,8 @@
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
 // once, and cycles are possible, so code that walks the tree must remember visited values. Neither
-// reading nor destroying it recurses. Texts point into the pickle's bytes, which must outlive it.
+// the reader nor the destructor recurses. Texts point into the pickle's bytes, which must outlive
+// it.
 #pragma once
 
 #include <cstdint>
@@ -126,7 +127,7 @@ struct PickleLimits {
   int64_t memory = int64_t{256} << 20;
 };
 
-// Reads one pickle of at most 1 GiB from `bytes`, which must end with it and outlive the tree.
+// Reads one pickle of at most 1 GiB, which must fill `bytes`; `bytes` must outlive the tree.
 // `where` names file and entry in messages.
 //
 // Throws a data Error naming the byte for opcodes that protocols 2 to 5 do not write, extension

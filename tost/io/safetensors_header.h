@@ -1,9 +1,9 @@
 // The header of a safetensors file: a little-endian length of 8 bytes, then JSON of this length
 // with every tensor's type, shape and offsets, then the data. Free of torch.
 //
-// The reader is stricter than the reference implementation. It refuses a first byte other than '{',
-// duplicate names, unknown fields of a tensor, lists in place of a tensor's object, more than 64
-// dimensions, and unsupported types (4 and 6 bits, complex numbers, scales).
+// The reader is stricter than the reference implementation. The reader refuses a first byte other
+// than '{', duplicate names, unknown fields of a tensor, lists in place of a tensor's object, more
+// than 64 dimensions, and unsupported types (4 and 6 bits, complex numbers, scales).
 // tests/python/test_safetensors.py compares both implementations.
 #pragma once
 

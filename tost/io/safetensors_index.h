@@ -21,7 +21,7 @@ struct SafetensorsIndex {
   std::map<std::string, std::set<std::string>> shards;  // file name: the tensors in it
 };
 
-// Whether a file of this name is such an index.
+// Whether the name of a file is that of an index.
 bool is_safetensors_index(const std::filesystem::path& file);
 
 // Throws a data Error naming `where` unless the text is an object with "weight_map" and optionally

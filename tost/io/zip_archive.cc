@@ -102,7 +102,7 @@ class ZipReader {
     }
   }
 
-  // Replaces the values of the end record by those of the zip64 record; returns the latter's size.
+  // Replaces the values of the end record by those of the zip64 record; returns its size.
   uint64_t read_end64(uint64_t locator, uint64_t size) {
     end_ = locator - kEnd64Size;
     if (locator < kEnd64Size || number<8>(locator + 8) != end_) {

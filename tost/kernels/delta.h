@@ -57,7 +57,7 @@ int64_t delta_carry_size(const DeltaArgs& args);
 int64_t delta_workspace(const DeltaArgs& args, bool backward, int threads);
 
 // `workspace` is 64-byte aligned; `threads` is the number for which the workspace was sized.
-// Neither call allocates. Both throw only a usage Error for a wrong TOST_ISA (isa.h).
+// Neither call allocates. The functions throw only a usage Error for a wrong TOST_ISA (isa.h).
 void delta_forward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
 void delta_backward(const DeltaArgs& args, void* workspace, ParallelFor parallel, int threads);
 

@@ -8,7 +8,7 @@
 // read in the order of memory.
 //
 // The types of the sums. Sums within a chunk are float32, over chunks float64: M_t is G^(t + 1)
-// times M before the chunk, plus a sum within the chunk. So the error does not grow.
+// times M before the chunk, plus a sum within the chunk. So rounding errors do not grow.
 //
 // Any number of threads gives the same bits: one thread sums a head of a sample token by token, and
 // sums of samples are added in the order of samples.

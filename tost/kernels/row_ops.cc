@@ -301,8 +301,8 @@ inline void quantize(const QuantizeRowsArgs& a) {
   a.x_dtype == DType::kBfloat16 ? quantize_from<Bf16>(a) : quantize_from<float>(a);
 }
 
-// The epilogue of a matrix product. It reads a panel's sums once, while they are in the L1 cache;
-// factors of columns stay in registers over all rows.
+// The epilogue of a matrix product. The sums of a panel are read once, from the L1 cache; factors
+// of columns stay in registers over all rows.
 template <class Sum>
 void finish_sums(const FinishRowsArgs& a) {
   for_results(a, [&]<class Out, Finish kFinish>() { finish_panel<Sum, Out, kFinish>(a); });

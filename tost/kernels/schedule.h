@@ -22,8 +22,8 @@ struct TokenCut {
   int64_t blocks;        // at least one
 };
 
-// The division of one call. It depends only on the shape, so sums are computed in the same order on
-// any number of threads.
+// The division of one call. The division depends only on the shape, so any number of threads
+// computes sums in the same order.
 struct CallCut {
   explicit CallCut(const TssaShape& shape);
 

@@ -1,7 +1,7 @@
 // TSSA on a CPU: reference, forward, backward, schedule.
 //
 // Why these passes. A token's memberships need the energies of all tokens, and its output needs the
-// second moments of all tokens. So every order of the work reads w three times:
+// second moments of all tokens. So any order of the work reads w three times:
 //   forward   energy       E               reads w
 //             membership   Pi, sums of Pi and of Pi w^2 reads w
 //             output       y               reads w, writes y
@@ -349,8 +349,8 @@ void grad_membership_pass(const TssaBlock& b) {
   sum_groups(temp_lanes, b.heads, b.head_sum);
 }
 
-// Writes grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. It is
-// not inlined, so that its loop has all registers.
+// Writes grad_w = pi (2 w dS / N - g D) + 2 r v (da - pull) of `count` rows from `first` on. The
+// function is not inlined, so that its loop has all registers.
 template <class T, bool kByRow, bool kStream>
 HWY_NOINLINE void input_grad_rows(const TssaBlock& b, int64_t first, int64_t count) {
   const int64_t w_stride = b.w_stride, g_stride = b.g_stride, out_stride = b.out.stride;

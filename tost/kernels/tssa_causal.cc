@@ -6,8 +6,8 @@
 // later tokens. A chunk's rows of w and grad_y are read once from memory; the forward sums within a
 // chunk are restored from the sums before it (carry), which forward stored.
 //
-// The types of the sums. Sums within a chunk are float32, sums over chunks float64. So the error
-// does not grow with the length, and no inner loop needs float64. The state is float64.
+// The types of the sums. Sums within a chunk are float32, sums over chunks float64. So rounding
+// errors do not grow with the length, and no inner loop needs float64. The state is float64.
 //
 // Any number of threads gives the same bits, because a head of a sample is summed token by token in
 // one order. Threads process whole samples, or heads if there are too few samples. Because the

@@ -1,5 +1,5 @@
-// Token mixers whose output depends only on the current and earlier tokens. From an earlier state
-// they continue with a whole sequence, a chunk or a single token.
+// Token mixers whose output depends only on the current and earlier tokens. A mixer reads a whole
+// sequence, a chunk or a single token after an earlier state.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, cons
 // options that the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
-// Checks two mixers of one model; one of them must have each option.
+// Checks two mixers of one model; at least one mixer must have each option.
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 

@@ -16,7 +16,8 @@ namespace tost {
 inline constexpr double kEpsilonSquared = 0.01;
 
 // The measure of the paper's compression figure for each sample [B], in float64: compression_bound
-// of unit_heads(w) with scale P / eps^2. At most compression_ceiling(P) = 1/2 P log(1 + 1 / eps^2).
+// of unit_heads(w) with scale P / eps^2. The measure is at most compression_ceiling(P) = 1/2 P
+// log(1 + 1 / eps^2).
 torch::Tensor layer_compression(const torch::Tensor& w, const torch::Tensor& pi);
 double compression_ceiling(int64_t head_width);
 

@@ -61,7 +61,7 @@ class LinearAttentionMixer : public AttentionMixer {
 // Attention within learned subspaces: one projection U gives queries, keys and values, as in
 // white-box transformers. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10;
 // Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
-// CBSA_image_classification/attn_layers.py). Both are written from the papers' formulas.
+// CBSA_image_classification/attn_layers.py). The code is written from the papers' formulas.
 //
 // MSSA and CBSA compute w = x U, mix within each head of w, and apply a free output map as in the
 // official code; the papers tie this map to U.
@@ -96,9 +96,9 @@ class MssaMixer : public SubspaceMixer {
 // att(a, b) = softmax(a bᵀ / √P), per head:
 //   R0 = means of w over 64 runs of tokens,  A = att(R0, w),  R = R0 + step_rep A w,
 //   y = step_x Aᵀ att(R, R) R.
-// Time is linear in N. The official code averages over an 8 x 8 grid of a square picture. This
-// mixer averages over runs of adjacent tokens by adaptive pooling, which fits any sequence. Up to
-// 64 tokens every token is a representative.
+// Time is linear in N. The official code averages over an 8 x 8 grid of a square picture. CbsaMixer
+// averages over runs of adjacent tokens by adaptive pooling, which fits any sequence. Up to 64
+// tokens every token is a representative.
 class CbsaMixer : public SubspaceMixer {
  public:
   static constexpr int64_t kRepresentatives = 64;

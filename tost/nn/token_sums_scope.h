@@ -24,8 +24,8 @@ class TokenSumsScope {
 // The position of the first local token, if every place holds `tokens`; 0 without a scope.
 int64_t first_position(int64_t tokens);
 
-// The last `count` tokens [B, count, C] of the x [B, N, C] of the place before this one; zeros in
-// the first place. Differentiable.
+// The last `count` tokens [B, count, C] of x [B, N, C] in the previous place; zeros in the first
+// place. Differentiable.
 torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64_t count);
 
 // The state [..., P, Q] before the first token of this place, if the tokens of a place change a

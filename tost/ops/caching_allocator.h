@@ -5,9 +5,9 @@
 
 namespace tost {
 
-// Makes the block cache the CPU allocator of torch in this process and returns true; existing
-// tensors are not changed. With TOST_ALLOCATOR=system, changes nothing and returns false. Throws a
-// usage Error for any other value than "caching" or "system".
+// Makes the block cache the CPU allocator of torch and returns true; existing tensors are not
+// changed. With TOST_ALLOCATOR=system, changes nothing and returns false. Throws a usage Error for
+// any other value than "caching" or "system".
 bool install_caching_allocator();
 
 // Whether TOST_ALLOCATOR enables the block cache. Throws as install_caching_allocator().

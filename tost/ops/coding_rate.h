@@ -25,7 +25,7 @@ at::Tensor coding_rate(const at::Tensor& z, double scale);
 at::Tensor compression_rate(const at::Tensor& z, const at::Tensor& pi, double scale);
 
 // The rate of the groups inside the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k
-// w_k^T Diag(pi_k) w_k). This rate is at most compression_bound(w, pi, scale), and equal if each
+// w_k^T Diag(pi_k) w_k). The rate is at most compression_bound(w, pi, scale), and equal if each
 // group's features are uncorrelated. For w = z U with orthonormal U_k the rate is at most
 // compression_rate, and equal if every U_k is square.
 at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, double scale);

@@ -20,8 +20,8 @@ namespace tost {
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
-// Does the same as tssa_plain() if w holds a part of each sample's tokens and lengths are valid
-// lengths of these parts. Null sums mean that w holds all tokens. Results may have any strides.
+// Does the same as tssa_plain() for a w that holds a part of each sample's tokens, with the valid
+// lengths of the parts. Null sums mean that w holds all tokens. Results may have any strides.
 std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
                                                    const std::optional<at::Tensor>& lengths,
                                                    const TokenSums* sums);

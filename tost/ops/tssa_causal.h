@@ -16,7 +16,7 @@ namespace tost {
 // and denom_bias [H, L, 1]. Token t of w is biased by denom_bias[:, position + t], and by 0 beyond
 // L. `state` [B, 2 C + H] float64 holds sums over all tokens before w: energies [C], energies
 // weighted by membership [C], memberships [H]; a missing state is zeros. `position` >= 0 is the
-// number of these tokens, and only selects the biases. Returns y [B, T, C] contiguous, of w's
+// number of earlier tokens, and only selects the biases. Returns y [B, T, C] contiguous, of w's
 // dtype; the memberships pi [B, H, T], float32 (float64 for a float64 w); and the state after the
 // last token, a new tensor. With q = w^2, sums over the tokens up to and including t:
 //   E = max(sum q, 1e-12),  a_k = sum_i (q_i / E_i + bias_k),  Pi = softmax over heads of a temp,

@@ -270,7 +270,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return false;
   }
 
-  // Its destructor writes a request's line in the log, in whatever way the request ends.
+  // The destructor writes a request's line in the log, in whatever way the request ends.
   struct Answering {
     Answering(Connection& connection, HttpRequest request, bool chunked, bool keep_alive)
         : connection(connection) {

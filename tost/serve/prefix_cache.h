@@ -13,8 +13,8 @@
 
 namespace tost {
 
-// Prompts are read in pieces that end at multiples of this number, cached or not. So the content of
-// the cache changes no bit of the results.
+// Prompts are read in pieces that end at multiples of this number, cached or not. The content of
+// the cache therefore changes no bit of the results.
 inline constexpr int64_t kPrefixPiece = 256;
 
 // Not thread-safe.

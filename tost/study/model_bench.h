@@ -90,8 +90,8 @@ void save_bench_logits(const ModelBenchOptions& options, const std::string& file
 
 // The rows as JSON: {"rows": [...]} with flat objects. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
-// A table and the machine. "of floor" is the time of the matrix products divided by the total time,
-// "of read" the time of one read of the weights divided by it.
+// A table and the machine. "of floor" is the time of the matrix products divided by the total time;
+// "of read" is the time of one read of the weights divided by the total time.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 
 // A table with the share of each kind of work in the time; "" if no row has these shares.

@@ -166,7 +166,7 @@ double saved_by_layer(const Case& c, Operator op) {
   return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
 }
 
-// Checks that input, output and one gradient fit in memory; every form needs these.
+// Checks that input, output and one gradient, which every form needs, fit in memory.
 void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
   const std::string what = cat("--shapes ", shape.batch, "x", shape.tokens);
   const int64_t numbers = checked_mul(shape.batch, shape.tokens, what);

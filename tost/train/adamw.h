@@ -81,8 +81,8 @@ const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& st
 // The 2-norm of the gradients of parameters without working copies.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);
 
-// The factor by which torch's clip_grad_norm_ reduces gradients of this norm: max_norm / (norm +
-// 1e-6), at most 1. AdamW::step applies the factor without another pass over the gradients.
+// The factor by which torch's clip_grad_norm_ reduces gradients: max_norm / (norm + 1e-6), at most
+// 1. AdamW::step applies the factor without another pass over the gradients.
 double clip_scale(double norm, double max_norm);
 
 }  // namespace tost

@@ -79,7 +79,7 @@ struct LoopState {
   RunningSums sums;
   GuardState guards;
   // True in every run that has ever had several processes. Random numbers, such as those of
-  // dropout, then depend on the batch's position in the data; else on all earlier draws.
+  // dropout, then depend on the batch's position in the data and not on earlier draws.
   bool noise_by_batch = false;
 };
 

@@ -219,7 +219,7 @@ bool made_by_launch(const fs::path& run, const std::string& launch) {
 
 void remove_replaced_run(const fs::path& run) {
   const fs::path aside = run / kReplaced;
-  // Renames the folder before removing it, so that a part of it is never restored as a run.
+  // Renames the folder before removing it, so that a part of the folder is never restored as a run.
   const fs::path discarded = fs::path(aside) += ".partial";
   remove_tree(discarded);
   if (!is_taken(aside)) return;

@@ -1,5 +1,6 @@
-// Creates a run folder, or opens one to resume. It has the layout of tost/engine/run_layout.h, and
-// during training RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
+// Creates a run folder, or opens one to resume. A run folder has the layout of
+// tost/engine/run_layout.h, and during training RUN/.lock and RUN/.replaced. RUN/.launch names the
+// launch that made the run.
 #pragma once
 
 #include <filesystem>

@@ -74,8 +74,8 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
   }
   if (tensors.empty()) return std::nullopt;
   const torch::NoGradGuard no_grad;
-  // The largest magnitude. It is finite if and only if all numbers are; unlike a sum it never
-  // overflows.
+  // The largest magnitude. The maximum is finite if and only if all numbers are; unlike a sum it
+  // never overflows.
   const auto largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
   std::vector<Tensor> numbers;
   for (const Tensor& one : largest) numbers.push_back(one.to(torch::kDouble));

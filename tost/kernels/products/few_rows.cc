@@ -380,7 +380,7 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
-// The smallest number of weights of a task: below it another thread takes more time than it saves.
+// The smallest number of weights for which another thread saves time.
 constexpr int64_t kTaskSize = 64 << 10;
 
 }  // namespace

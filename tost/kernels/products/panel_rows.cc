@@ -1,6 +1,6 @@
 // Computes blocks of 8 rows and 48 columns: 24 registers hold their sums, so that three vectors of
-// the weight and eight numbers of the rows serve 24 products. It is written in assembly, because
-// compilers move sums between registers in this loop.
+// the weight and eight numbers of the rows serve 24 products. The loop is written in assembly,
+// because compilers move its sums between registers.
 #include "tost/kernels/products/panel_rows.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -17,7 +17,7 @@ inline constexpr int64_t kPanelInputs = 4;  // their number is a multiple of thi
 
 struct PanelProductArgs {
   // The rows, the columns and the epilogue of the float32 sums, which are never stored: `sums`
-  // stays null. There are at least kFewestPanelRows rows, and whole panels of columns.
+  // stays null. A call has at least kFewestPanelRows rows, and whole panels of columns.
   FinishRowsArgs finish;
   const float* x = nullptr;  // [rows, inputs]
   int64_t x_stride = 0;

@@ -18,7 +18,7 @@ inline constexpr int64_t kTileStep = 64;
 inline constexpr int64_t kTileColumns = 32;
 
 // Memory to prefetch into the L2 cache during the product: `pieces` of `bytes` bytes, `stride`
-// bytes apart. It has no effect on results.
+// bytes apart. Prefetching has no effect on results.
 struct FetchAhead {
   const char* data = nullptr;
   int64_t bytes = 0, stride = 0, pieces = 0;

@@ -60,9 +60,9 @@ class LanguageEngine : public LanguageReader {
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
                                                Precision precision);
 
-// Prepares a loaded model for a device. On the CPU, the inference engine runs it in `precision`,
-// but modules run an auto-encoder, in fp32. On a GPU, modules run it in fp32 or bf16 (see
-// scope_precision()). Throws a usage Error for other precisions.
+// Prepares a loaded model for a device. On the CPU, the inference engine runs the model in
+// `precision`, but modules run an auto-encoder, in fp32. On a GPU, modules run the model in fp32 or
+// bf16 (see scope_precision()). Throws a usage Error for other precisions.
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,
                     torch::Device device);
 

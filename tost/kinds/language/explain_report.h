@@ -1,5 +1,5 @@
-// All numbers of a report on a language model. The JSON of a report contains these, and the page
-// shows the JSON.
+// All numbers of a report on a language model. The JSON of a report contains these numbers, and the
+// page shows the JSON.
 #pragma once
 
 #include <atomic>

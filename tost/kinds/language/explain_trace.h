@@ -73,7 +73,7 @@ int64_t influence_reach(int64_t tokens);
 // bytes at all "∅". Long tokens are truncated to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
-// The text of a token; its id as "#17" if there is no tokenizer or the id is outside of it.
+// The text of a token; the id as "#17" if there is no tokenizer or it does not have the id.
 std::string visible_token(const Tokenizer* tokenizer, int64_t id);
 
 struct Passage {

@@ -70,10 +70,10 @@ class SequenceClassifier : public torch::nn::Module {
   // Computes logits [B, classes] of single sequences on the model's device. ids and lengths are
   // both on this device, or both on the CPU, where they are checked and then moved. Logits depend
   // only on the sequence, not on the padding. Throws a data Error for a model of pairs. On the CPU,
-  // also throws one for ids outside the vocabulary, sequences without tokens, and sequences beyond
-  // max_length if positions are learned. Under a TokenSumsScope, ids are a part of every sequence,
-  // lengths (0 ... N) the numbers of valid ids in the parts, and every place gets the logits of the
-  // whole sequences.
+  // throws a data Error for ids outside the vocabulary, sequences without tokens, and sequences
+  // beyond max_length if positions are learned. Under a TokenSumsScope, ids are a part of every
+  // sequence, lengths (0 ... N) the numbers of valid ids in the parts, and every place gets the
+  // logits of the whole sequences.
   torch::Tensor forward(const SequenceInput& input);
   // Computes logits of pairs, by a model of pairs. Both inputs have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);

@@ -11,8 +11,8 @@ struct SequenceConfig {
   std::string name = "custom";  // preset it came from; not interpreted
   std::string mixer = "tssa";   // see mixer_names()
   int64_t vocab = 257;          // rows of the token table; id 0 is padding
-  // The longest sequence in tokens, without the class token. With learned positions this is a
-  // limit; else training truncates data to this length.
+  // The longest sequence in tokens, without the class token. With learned positions the length is a
+  // limit; else training truncates data to the length.
   int64_t max_length = 1024;
   int64_t dim = 128;  // C
   int64_t depth = 4;

@@ -37,7 +37,7 @@ json lra() {
 
 // The three tasks of text: Adam with decoupled decay, and the inverse square root of the step. The
 // benchmark's base rate of 0.05 is a peak of 0.05 / sqrt(warm-up). The benchmark decays every
-// parameter; these recipes exempt biases, norms and the rates of state-space models.
+// parameter; the recipes exempt biases, norms and rates of state-space models.
 json lra_text(int64_t warmup, int64_t steps) {
   return {{"batch", 32},
           {"max_steps", steps},
@@ -58,8 +58,8 @@ json lra_pixels(double lr, int64_t batch, double clip = 0) {
 }
 
 // S4's rate is 1e-2 (4e-3 for Pathfinder, 1e-3 for Path-X) with batch normalisation, and at most
-// 1e-3 for the state matrices. These recipes, with layer normalisation, have 1e-3 for all
-// parameters.
+// 1e-3 for the state matrices. The s4 recipes, with layer normalisation, have a rate of 1e-3 for
+// all parameters.
 json s4(int64_t batch, int64_t epochs, int64_t max_length, double decay, double warmup = 1) {
   return {{"batch", batch},      {"epochs", epochs},       {"max_length", max_length},
           {"lr", 1e-3},          {"weight_decay", decay},  {"clip", 1},

@@ -45,8 +45,8 @@ nlohmann::json to_json(const VisionConfig& config);
 VisionConfig vision_config_from_json(const nlohmann::json& json);
 
 // The multiply-adds of matrix products and convolutions in a forward pass of one image, as in the
-// official table. This counts class attention's queries for every token, although the network
-// computes fewer (1.4 % less work at depth 12). Divide by 1e9 for GMAC.
+// official table. Queries of class attention count for every token, although the network computes
+// fewer (1.4 % less work at depth 12). Divide by 1e9 for GMAC.
 int64_t vision_multiply_adds(const VisionConfig& config, int64_t height, int64_t width);
 
 }  // namespace tost

@@ -20,8 +20,8 @@ namespace {
 
 using torch::Tensor;
 
-// The class blocks and the head. They run for all pictures of a pass at once, because their
-// products have one row a picture, so that reading the weights bounds the time.
+// The class blocks and the head. All pictures of a pass run together, because the products have one
+// row a picture and reading the weights bounds their time.
 class ClassPass {
  public:
   ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,

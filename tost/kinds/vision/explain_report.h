@@ -1,5 +1,5 @@
-// All numbers of a report on an image classifier. The JSON of a report contains these, and the page
-// shows the JSON.
+// All numbers of a report on an image classifier. The JSON of a report contains these numbers, and
+// the page shows the JSON.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,9 @@ namespace tost {
 // A candidate mask has the tokens whose most likely head is k, the tokens whose membership in k is
 // above the mean over the picture, or the complement of either. One half of the pictures selects
 // the candidate with the highest mean intersection over union (IoU) with the object, and the other
-// half scores it. k-means has as many clusters as there are heads, with centres from the first
-// half; clusters and complements are its candidates. The layer is selected in the same way, for
-// heads and for k-means.
+// half scores the candidate. k-means has as many clusters as there are heads, with centres from the
+// first half; clusters and complements are its candidates. The layer is selected in the same way,
+// for heads and for k-means.
 //
 // The tokens of one picture in one layer.
 struct SegmentationSample {

@@ -7,9 +7,9 @@
 
 namespace tost {
 
-// Takes heads from the weights if these show them, else from the preset that the facts name. Takes
+// Takes heads from the weights, else from the preset that the facts name. Takes
 // side and normalisation from the facts, else 224 and normalised. The caller calls validate().
-// Throws a data Error that names what the file does not contain.
+// Throws a data Error that names missing facts.
 VisionConfig foreign_vision_config(const ForeignModel& weights, const ModelFacts& facts);
 
 }  // namespace tost
