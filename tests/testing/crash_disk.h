@@ -1,5 +1,5 @@
-// A disk that fails or stops at a chosen system call, and then shows what a power loss leaves, for
-// tests of files that must not be lost.
+// A simulated disk that fails or stops at a selected system call, and then shows the content after
+// a power loss.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace tost::testing {
 
-// The fate, in a power loss, of changes that no fsync of the file or its folder has made durable.
+// What a power loss does to changes that no fsync has made durable.
 enum class PowerLoss {
   kNone,          // everything: only the process died
   kDropUnsynced,  // nothing
@@ -36,15 +36,14 @@ class CrashDisk : public FileCalls {
   CrashDisk(const CrashDisk&) = delete;
   CrashDisk& operator=(const CrashDisk&) = delete;
 
-  // Counts calls from 0 again; the k-th and all later calls fail and change nothing. Clean-up after
-  // the failure has no effect, as in a killed process.
+  // Counts calls from 0 again; the k-th and all later calls fail, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
   // Makes `times` calls from the k-th on fail with `error`.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }
 
-  // Gives the folder its content after a power loss; this content then counts as durable.
+  // Restores the folder to its content after a power loss, which then counts as durable.
   void lose_power(PowerLoss loss) {
     run_on();
     open_.clear();
@@ -77,7 +76,7 @@ class CrashDisk : public FileCalls {
     return FileCalls::write(fd, bytes, count > 1 && calls_ % 2 == 0 ? count / 2 : count);
   }
 
-  // Does not call fsync on the real disk, which costs time: this class records what is durable.
+  // Does not call fsync on the real disk, because the class itself records what is durable.
   int fsync(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
@@ -91,7 +90,7 @@ class CrashDisk : public FileCalls {
     return 0;
   }
 
-  // Closes the descriptor even where it reports a failure, so that no test runs out of descriptors.
+  // Closes the descriptor even if it reports a failure, so that no test runs out of descriptors.
   int close(int fd) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     open_.erase(fd);
@@ -188,7 +187,7 @@ class CrashDisk : public FileCalls {
     }
   }
 
-  // The node that represents the folder; null outside the root.
+  // The node that represents a folder; null for a folder outside the root.
   Node* find(const std::filesystem::path& folder) const {
     const auto inside = std::filesystem::absolute(folder).lexically_normal().lexically_relative(
         std::filesystem::absolute(root_).lexically_normal());

@@ -9,7 +9,7 @@
 
 namespace tost::testing {
 
-// The message of the Error that `action` throws; empty where it throws none.
+// The message of the Error that `action` throws; empty if it throws none.
 template <typename Action>
 std::string error_of(const Action& action) {
   try {

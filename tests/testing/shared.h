@@ -9,8 +9,8 @@
 
 namespace tost::testing {
 
-// TOST_SHARED from the environment, else ../shared next to the source tree (TOST_SOURCE_DIR is a
-// compile definition of every test); it need not exist.
+// The folder that the variable TOST_SHARED names, else ../shared next to the source tree; the
+// folder need not exist. TOST_SOURCE_DIR is a compile definition of every test.
 inline std::filesystem::path shared_path(const std::string& relative) {
   const char* set = std::getenv("TOST_SHARED");
   const std::filesystem::path root = set != nullptr

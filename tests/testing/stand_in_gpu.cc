@@ -105,7 +105,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     pairs.emplace_back(moved(x, c10::kCPU), x);
     return pairs.back().first;
   };
-  // An output that was written in place is the tensor that was passed in.
+  // Returns the tensor that was passed in if an operator writes in place.
   const auto gpu_of = [&](const Tensor& x) -> Tensor {
     if (!x.defined()) return x;
     const Tensor result = moved(x, kGpu);

@@ -1,6 +1,6 @@
-// A stand-in for a GPU in tests: torch's CUDA device, with tensors in the machine's memory and
-// operators computed by the CPU. The stand-in refuses operators whose tensors are on different
-// devices, as a real GPU does. A test that passes on the stand-in therefore has every tensor on the
+// A stand-in for a GPU in tests: torch's CUDA device, whose tensors are in main memory and whose
+// operators the CPU computes. The stand-in refuses operators whose tensors are on different
+// devices, as a real GPU does. A test that passes on the stand-in thus has every tensor on the
 // right device. Programs that link this file and not torch's CUDA libraries have the stand-in.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace tost::testing {
 
-// Sets `device` to a real GPU in a build with CUDA, else to the stand-in. Skips the test with a
-// reason where a build with CUDA sees no GPU.
+// Sets `device` to a real GPU in a build with CUDA, else to the stand-in. Skips the test, with a
+// reason, if a build with CUDA finds no GPU.
 #define TOST_TEST_GPU(device)                                                   \
   if (!::tost::testing::gpu_for_tests()) {                                      \
     GTEST_SKIP() << "no CUDA device is visible: run this where there is a GPU"; \

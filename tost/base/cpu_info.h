@@ -8,11 +8,11 @@
 
 namespace tost {
 
-// The processor's name; "unknown" where it cannot be read.
+// The processor's name, or "unknown" if it cannot be read.
 std::string cpu_name(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
-// The processor's features that decide which fast paths exist, in a fixed order: avx2, fma,
-// avx512f, avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
+// The processor's features that select fast paths, in a fixed order: avx2, fma, avx512f,
+// avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
 std::vector<std::string> cpu_features(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
 // The number of cores that this process may use.

@@ -1,7 +1,7 @@
 // The one exception type of the library, and helpers that throw it.
 //
-// A message is one sentence a user can act on: what, where (file, tensor, flag), what was expected,
-// what was found, what to do. Only the command line catches an Error, prints it and exits.
+// A message is one sentence for the user: what failed, where (file, tensor, flag), what was
+// expected and found, what to do. Only the command line catches an Error, prints it and exits.
 #pragma once
 
 #include <sstream>
@@ -26,7 +26,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// Thrown if another process reports the error: the program exits with its code and prints nothing.
+// Thrown if another process reports the error, so that this process exits and prints nothing.
 class ReportedElsewhere : public Error {
  public:
   using Error::Error;

@@ -115,7 +115,7 @@ std::string read_file(const fs::path& path, int64_t max_bytes) {
   }
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   bytes.resize(file.read(bytes.data(), bytes.size()));
-  // Files of /proc report size 0 and still hold bytes, so read until the end or the limit.
+  // Reads until the end or the limit, because files of /proc report size 0 and still have content.
   char more[4096];
   while (const size_t got = file.read(more, sizeof more)) {
     bytes.append(more, got);
@@ -163,7 +163,7 @@ void OutputFile::close() {
   if (fd_ < 0) return;
   const int fd = fd_;
   fd_ = -1;
-  // An interrupted close is not retried, because Linux has freed the descriptor.
+  // Does not retry an interrupted close(), because Linux has freed the descriptor.
   if (file_calls().close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
 }
 
@@ -202,7 +202,7 @@ fs::path target_of_leftover(const fs::path& file) {
 
 void sync_directory(const fs::path& directory) {
   const Descriptor folder(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY, "open");
-  // Some file systems cannot sync a directory and return EINVAL, which is ignored.
+  // Ignores EINVAL, which some file systems return because they cannot sync a directory.
   if (retry([&] { return file_calls().fsync(folder.get()); }) != 0 && errno != EINVAL) {
     fail_io("write", directory, errno);
   }

@@ -67,8 +67,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::string_view bytes) { file_.write(bytes); }
-  // Calls fsync, renames the file, and fsyncs the directory: a crash leaves the old content or the
-  // new one.
+  // Calls fsync, renames the file, and calls fsync on the folder, so that a crash leaves the old or
+  // the new content.
   void finish();
   const std::filesystem::path& temporary() const { return temporary_; }
 
@@ -81,28 +81,29 @@ class AtomicFile {
 // Writes `bytes` to a file by an AtomicFile, or directly to a device or a pipe.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-// The path that a temporary file of an AtomicFile was meant to replace; empty if `file` does not
-// have the name of one.
+// The path that the temporary `file` of an AtomicFile would replace; empty if `file` has another
+// form of name.
 std::filesystem::path target_of_leftover(const std::filesystem::path& file);
 
-// Calls fsync on a directory, which makes renames and new names in it durable.
+// Calls fsync on a directory, which makes renames and new files in this directory durable.
 void sync_directory(const std::filesystem::path& directory);
 
 // Renames `from` to `to`, replacing a file there; a crash may undo it.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Renames from to `to` (replacing a file there) and fsyncs the parent of `to`.
+// Renames `from` to `to`, replacing a file there, and calls fsync on the parent of `to`.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // mkdir -p.
 void make_directories(const std::filesystem::path& directory);
 
-// Removes a file or folder as rm -r does; of a link only the link. A missing path is no failure.
+// Removes a file or folder as rm -r does, but only the link itself for a link. A missing path is no
+// failure.
 void remove_tree(const std::filesystem::path& path);
 // Calls remove_tree() and ignores failures, to clean up after another error.
 void discard(const std::filesystem::path& path) noexcept;
 
-// Bytes free for this user on the file system that holds `path` (which must exist).
+// The number of bytes that this user may still write on the file system of the existing `path`.
 int64_t free_bytes(const std::filesystem::path& path);
 
 }  // namespace tost

@@ -1,5 +1,4 @@
-// All system calls that change files and folders, so that tests can let the k-th of them fail or
-// stop the machine there.
+// All system calls that change files and folders, so that tests can make the k-th call fail.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +7,7 @@
 
 namespace tost {
 
-// Each function is the POSIX call of its name: a result below 0 is a failure, explained by errno.
+// Each function is the POSIX call of the same name; after a negative result errno has the reason.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;

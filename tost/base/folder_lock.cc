@@ -15,7 +15,7 @@
 namespace tost {
 namespace {
 
-// The lock's holder as " (pid 123)"; empty where the file does not contain it.
+// The lock's holder as " (pid 123)", or "" if the file does not name a holder.
 std::string holder(int fd) {
   char text[16];
   const ssize_t size = ::pread(fd, text, sizeof text, 0);
@@ -26,7 +26,7 @@ std::string holder(int fd) {
   return cat(" (pid ", number, ")");
 }
 
-// Writes the process number, which only messages use, so a failure is ignored.
+// Writes the process number, and ignores failures, because only messages use the number.
 void write_holder(int fd) {
   const std::string text = cat(::getpid(), "\n");
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);

@@ -19,8 +19,7 @@ class FolderLock {
   int fd_ = -1;
 };
 
-// Remembers which folder a path names, so that a writer that runs for days notices when the folder
-// was removed, moved or replaced.
+// Remembers the folder at a path, so that a writer notices if it was removed, moved or replaced.
 class FolderPlace {
  public:
   // Opens an existing folder; throws a data Error on failure.

@@ -1,4 +1,4 @@
-// A non-owning reference to a callable, two pointers wide: a parameter type, never a member.
+// A non-owning reference to a callable, for parameters only.
 #pragma once
 
 #include <memory>

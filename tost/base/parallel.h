@@ -8,8 +8,8 @@
 
 namespace tost {
 
-// Calls body(begin, end) over disjoint ranges that cover [0, tasks), in any order, on any threads,
-// and returns when all are done.
+// Calls body(begin, end) for disjoint ranges that cover [0, tasks), in any order and on any
+// threads, and returns after all calls.
 using ParallelFor =
     function_ref<void(int64_t tasks, function_ref<void(int64_t begin, int64_t end)> body)>;
 

@@ -1,5 +1,5 @@
-// Replaces functions of std::filesystem, whose exceptions and ignored error codes no user can act
-// on. Every failure is an Error that names the path and the reason.
+// Replaces functions of std::filesystem, whose errors do not help a user. Every failure is an Error
+// that names the path and the reason.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace tost {
 
-// The reason of an errno, and what to do about it where that is known, without a full stop:
-// "permission denied; …".
+// The meaning of an errno and, if known, advice, without a full stop: "permission denied; …".
 std::string system_reason(int error);
 
 // Follows links. Whether a file or folder has this name; false for a broken link. Other failures,
@@ -39,12 +38,12 @@ void check_new_folder(const std::filesystem::path& path);
 // Bytes of a file.
 int64_t file_bytes(const std::filesystem::path& file);
 
-// The path from the root on; throws a usage Error for the empty path.
+// The absolute path; throws a usage Error for the empty path.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
-// The path with links and dots resolved, as far as it exists.
+// The path with links and dots resolved in the part that exists.
 std::filesystem::path canonical_path(const std::filesystem::path& path);
 
-// The folder for temporary files that the environment names.
+// The folder for temporary files, from environment variables.
 std::filesystem::path temporary_folder();
 
 }  // namespace tost

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number after `key` in a file of lines "key number ..."; 0 if no line has it.
+// The number after `key` in a file of lines "key number ..."; 0 if no line has this key.
 int64_t entry(const fs::path& file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -50,7 +50,7 @@ fs::path current_group(const fs::path& proc) {
   return {};
 }
 
-// The number of bytes that one control group may still take; `most` if the group has no limit.
+// The number of bytes that one control group may still take, or `most` if the group has no limit.
 int64_t left_in(const fs::path& group, int64_t most) {
   int64_t limit = 0, used = 0;
   std::ifstream max(group / "memory.max"), current(group / "memory.current");

@@ -1,7 +1,7 @@
 // A small seeded generator for data and tests: the same numbers on every platform and compiler.
 //
-// xoshiro256++ (Blackman and Vigna, 2019), its state filled by splitmix64 from (seed, stream,
-// substream). A sample's random numbers depend on its place only: Random(seed, epoch, index).
+// xoshiro256++ (Blackman and Vigna, 2019); splitmix64 fills the state from (seed, stream,
+// substream). A sample's random numbers depend only on its place: Random(seed, epoch, index).
 #pragma once
 
 #include <array>

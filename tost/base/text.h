@@ -30,8 +30,8 @@ std::string format_text(const char* format, Args... args) {
   return text;
 }
 
-// The candidate with the smallest edit distance to `name`, or "" if none is within a third of its
-// length (at least 2 edits). The first of equally near candidates is returned.
+// The candidate with the smallest edit distance to `name`, or "" if none is within a third of the
+// name's length (at least 2 edits). The first of equally near candidates is returned.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
 // Returns " Did you mean 'x'?" for the end of an error message, or "" if no candidate is near.

@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// Starts a thread, or throws a data Error. After an Error the caller must join its other threads:
-// the destructor of a running std::thread ends the program.
+// Starts a thread, or throws a data Error. After an Error the caller must join its other threads,
+// because the destructor of a running std::thread ends the program.
 template <typename Work>
 std::thread start_thread(Work work) {
   try {

@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// Whether surrogates are allowed: Python's pickles use them in file names that are not UTF-8.
+// Whether surrogates are allowed, which Python's pickles use in file names that are not UTF-8.
 enum class Surrogates { kRefused, kTaken };
 
 // The number of bytes, 1 to 4, of the well-formed character at text[at]; 0 if there is none.

@@ -24,7 +24,7 @@ struct BenchTask {
   torch::Device device = torch::kCPU;
 };
 
-// The caller calls prepare(), untimed, before each run(), which returns the logits [batch, ...].
+// The caller calls prepare() before each timed run(), which returns the logits [batch, ...].
 struct BenchRunner {
   std::function<void()> prepare = [] {};
   std::function<torch::Tensor()> run;
@@ -43,7 +43,7 @@ class BenchModel {
   // Draws a random input; equal tasks get equal inputs.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
   // Throws a usage Error if this model does not have the precision or the engine. Must be the last
-  // call on this object: the runner takes parts of the model and may free the rest.
+  // call on this object, because the runner takes parts of the model and may free the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;
@@ -68,7 +68,7 @@ double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 // The seed that draw_input() uses for this task.
 uint64_t input_seed(const BenchTask& task);
 
-// Throw usage Errors that name the flag, for a value outside 1 to `most` or a name that is unknown.
+// Throw usage Errors naming the flag, for a value outside 1 to `most` or an unknown name.
 void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
 void check_names(const char* flag, const std::vector<std::string>& found,
                  const std::vector<std::string>& known);

@@ -18,10 +18,10 @@ struct BenchOrigin {
 using BenchRowJson = nlohmann::ordered_json;  // flat
 
 void add_origin(BenchRowJson& row, const BenchOrigin& origin);
-// The line below a table that names machine, build and date of the measurement.
+// The line below a table, with the machine, the build and the date of the measurement.
 std::string origin_line(const BenchOrigin& origin);
 
-// Returns the value as JSON; null if it is not finite or not above 0, because it was not measured.
+// Returns the value as JSON; null if it was not measured, so that it is not finite or not above 0.
 BenchRowJson measured(double value);
 
 // Returns {"rows": [...]} with the object json_of(row) for each row.
@@ -37,7 +37,7 @@ std::string markdown_line(const std::vector<std::string>& cells);
 
 // Formats a number with three significant digits and without an exponent.
 std::string three_digits(double value);
-// Formats a share as "12 %"; "–" where `part` was not measured.
+// Formats a share as "12 %", or as "–" if `part` was not measured.
 std::string share(double part, double whole);
 
 }  // namespace tost

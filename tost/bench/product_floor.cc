@@ -18,7 +18,7 @@ namespace {
 
 using torch::Tensor;
 
-// The largest number of rows that are timed: beyond it the time per row is constant.
+// The largest number of rows that are timed; for more rows the time per row is constant.
 constexpr int64_t kMaxRows = 16384;
 
 int64_t timed_rows(const Product& p) {
@@ -161,7 +161,7 @@ double memory_read_ms(int64_t bytes) {
 
 double memory_read_ms(int64_t bytes, c10::Device device) {
   if (device.is_cpu()) return memory_read_ms(bytes);
-  // Copies so many buffers in turn that none is still cached when it is copied again.
+  // Copies many buffers in turn, so that no buffer is still cached when it is copied again.
   const auto facts = gpu_facts(device.index());
   const int64_t beyond_caches = std::max<int64_t>(32 << 20, facts ? 8 * facts->l2_bytes : 0);
   const int64_t numbers = bytes / 8, count = std::clamp<int64_t>(beyond_caches / bytes, 1, 256);

@@ -1,4 +1,4 @@
-// Lower bounds for the time of a network: its matrix products, and one read of its weights.
+// Lower bounds for the time of a network: that of its matrix products, or of reading its weights.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,8 +24,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// Appends the products of the model's Linear layers. `rows` returns the number of rows of the layer
-// with a name; a layer with 0 rows is left out.
+// Appends the products of the model's Linear layers. `rows` returns the number of rows of a layer
+// by name; a layer with 0 rows is left out.
 void add_linears(const torch::nn::Module& model,
                  const std::function<int64_t(const std::string& name)>& rows,
                  std::vector<Product>& products);
@@ -35,10 +35,10 @@ struct ProductFloor {
 };
 
 // Times the products in the network's order, each with separate weights, and adds the times. The
-// time of a product is the median of `repeat` passes by at::mm or at::linear (convolutions:
-// at::conv2d, channels last), whichever is faster. precision: fp32, bf16, or int8 by at::_int_mm,
-// but convolutions in bf16. ms is 0 where this torch has no such product. Only part of the rows of
-// a large product are timed, and the time is scaled.
+// time of a product is the median of `repeat` passes by at::mm or at::linear (at::conv2d for
+// convolutions), whichever is faster. The precision is fp32, bf16, or int8 by at::_int_mm with
+// convolutions in bf16. ms is 0 if torch does not have the product. A part of the rows of a large
+// product is timed, and the time is scaled.
 ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
 

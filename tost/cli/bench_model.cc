@@ -77,7 +77,7 @@ void add_output_options(CLI::App& command, BenchOutput& output) {
       ->delimiter(',');
 }
 
-// Throws a usage Error for an unknown format, and those of check_output_file() for the files.
+// Throws usage Errors for an unknown format, and for files that check_output_file() refuses.
 void check_output(BenchOutput& output) {
   for (const auto& file : output.files) check_output_file("output", file);
   if (output.json) output.format = "json";
@@ -87,7 +87,7 @@ void check_output(BenchOutput& output) {
   fail_usage("--format is '", output.format, "'; it must be md or json.");
 }
 
-// Writes each file in the format of its extension; a file without one in the format of --format.
+// Writes each file in the format of its extension, or in that of --format if it has no extension.
 void write_bench_files(const BenchOutput& output,
                        const std::function<std::string(const std::string& format)>& formatted) {
   for (const auto& file : output.files) {

@@ -60,7 +60,7 @@ json describe_pictures(const DataSpec& spec, const std::string& split) {
           {"masks", set->has_mask()}};
 }
 
-// Statistics of the lengths of all sequences; the longer sequence of a pair counts.
+// Statistics of the lengths of all sequences; a pair has the length of its longer sequence.
 json describe_lengths(const SequenceDataset& set) {
   std::vector<int64_t> lengths(static_cast<size_t>(set.size()));
   for (int64_t i = 0; i < set.size(); ++i) lengths[static_cast<size_t>(i)] = set.length(i);
@@ -128,7 +128,7 @@ void print_splits(const json& splits) {
   }
 }
 
-// Throws a usage Error for a missing path, which names all generated sets.
+// Throws a usage Error, with the names of all generated sets, for a missing path.
 void check_exists(const DataSpec& data) {
   if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,

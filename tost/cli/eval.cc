@@ -36,7 +36,7 @@ std::string tokens_of(const json& row) {
   return shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
 }
 
-// The key of a classifier's report that counts its inputs: pictures or sequences.
+// The key, in a classifier's report, of the number of pictures or sequences.
 std::string items_of(const json& report) {
   return report.contains("images") ? "images" : "sequences";
 }

@@ -29,7 +29,7 @@ const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
 // The task for data with tokens and targets (token_task.h), which --task cannot name.
 const std::string kAnswers = "answers";
 
-// A flag, and the tasks that have it.
+// A flag, and the tasks that accept the flag.
 struct TaskFlag {
   std::string flag;
   std::vector<std::string> tasks;

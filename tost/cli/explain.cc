@@ -69,7 +69,7 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   set_threads(command.run.threads);
   ExplainRequest& request = command.request;
   const bool write = !command.run.json || app.count("--out") > 0;
-  // Checks the folder before the computation, so that a refusal comes at once.
+  // Checks the output folder before the computation, so that an error is reported at once.
   if (write) check_report_target(command.out, command.overwrite);
   if (request.samples < 1) {
     fail_usage("--samples is ", request.samples, "; at least 1 is needed.");

@@ -18,14 +18,14 @@ std::string flag_of(const std::string& key);
 // Adds a flag that writes to `values`, which must outlive the command. The field checks the value.
 CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, nlohmann::json& values);
 
-// Adds to `field` those choices of `other` that it lacks.
+// Adds to `field` the choices that only `other` has.
 void join_choices(FieldInfo& field, const FieldInfo& other);
 
 // Sets the help of the option: the form of its value, "=" and `usual` unless it is empty, then the
 // field's text and possible names.
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual);
 
-// A setting's value as help shows it; empty for null, an empty text or an empty object.
+// The form of a setting's value in help; empty for null, an empty text or an empty object.
 std::string show_setting(const nlohmann::json& value);
 
 // The place of a setting in help; smaller numbers come first.

@@ -1,4 +1,4 @@
-// Opens a language model for tost generate with torch: any mixer, any file, any device.
+// Opens a language model of any mixer, file and device for tost generate, with torch.
 #include "tost/cli/commands.h"
 #include "tost/cli/generate.h"
 #include "tost/kinds/language/engine.h"

@@ -1,4 +1,4 @@
-// The program with torch: every command.
+// The full program, with torch and every command.
 #include <algorithm>
 #include <string_view>
 
@@ -25,7 +25,7 @@ std::string explain(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   if (torch == nullptr) return {};
   const std::string what = torch->what_without_backtrace();
-  // Explains failed allocations, and sizes that no machine can allocate.
+  // Whether the exception is a failed allocation, or reports an impossible size.
   const bool memory =
       dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
       std::ranges::any_of(

@@ -175,7 +175,7 @@ void print(const GenerateFlags& o, const std::string& file, const std::vector<Pr
   if (o.stats && !o.run.json) print_stats(result.stats);
 }
 
-// Warns, before the text begins, about the parts that it will lose.
+// Warns, before the text begins, about parts that will be lost.
 void note_past_block(const TextModel& model, const GenerateFlags& o,
                      const std::vector<std::vector<int64_t>>& prompts, const TextSession& session) {
   if (o.past_block_given || model.config().positions != "learned") return;

@@ -76,8 +76,7 @@ void print_models(const Json& models) {
   }
 }
 
-// Tensors that share a line: single numbers whose names begin alike, such as step counts of an
-// optimiser.
+// Tensors on one line: single numbers whose names begin alike, such as step counts.
 struct TensorGroup {
   std::string name;
   std::vector<const Json*> rows;

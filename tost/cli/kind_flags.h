@@ -39,7 +39,7 @@ inline void check_kind(const Kind& kind, const KindFlags& flags) {
   }
 }
 
-// Finds a kind in a command's table, in which each row begins with `kind` and every kind has a row.
+// Finds the row of a kind in a command's table, which has a row for every kind.
 template <class Row, size_t N>
 const Row& row_of_kind(const Row (&rows)[N], const Kind& kind) {
   for (const Row& row : rows) {

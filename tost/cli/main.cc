@@ -1,10 +1,10 @@
 // Runs one of two libraries: libtost_small.so, which needs no torch and starts at once, or
-// libtost_program.so, which has all commands. OpenMP's runtime reads its settings as it is loaded,
-// so this program sets them before it loads a library. By default OpenMP's threads spin while they
-// wait, which is ruinous if another process needs the cores: a training run next to two busy
-// processes fell from 360 to 13 images a second. Threads that never spin must be woken for every
-// parallel region: decoding, with a hundred short regions a token, took 9.5 ms instead of 7.0. So
-// threads spin for some 20 microseconds and then sleep.
+// libtost_program.so, which has all commands. OpenMP's runtime reads its settings when it is
+// loaded, so this program sets them first. By default OpenMP's threads spin while they wait, which
+// is ruinous if another process needs the cores: a training run next to two busy processes fell
+// from 360 to 13 images a second. Threads that never spin must be woken for every parallel region,
+// so that decoding, with a hundred short regions a token, took 9.5 ms instead of 7.0. So threads
+// spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     return found == nullptr ? kNoLibrary
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
-  // Loads the small library only for its commands, so that other commands load one library.
+  // Loads the small library only for commands that it has.
   const bool small = argc > 1 && std::strcmp(argv[1], "generate") == 0;
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");

@@ -95,7 +95,7 @@ bool read_number(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Each of these checks returns the fault of a value, or "" if it has none.
+// Each of these checks returns a message about a wrong value, or "" for a correct one.
 std::string text_error(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave this out." : "";
 }
@@ -116,7 +116,7 @@ std::string number_error(const std::string& text) {
 }
 
 void check_one(CLI::Option& option) {
-  // An option without a type is a flag without a value, or a setting that a table checks.
+  // Checks only options with a type: others have no value, or a table checks them.
   const std::string type = option.get_type_name();
   const auto add = [&](std::string (*error_of)(const std::string&)) {
     option.check(CLI::Validator([error_of](std::string& text) { return error_of(text); }, ""));

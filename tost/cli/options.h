@@ -27,7 +27,7 @@ struct RunOptions {
 // Adds --device, for commands that run models.
 void add_device_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
-// Adds the argument for a model: a path, or the name of a shipped model, which becomes its path.
+// Adds the argument for a model, which is a path or the name of a shipped model.
 void add_model_argument(CLI::App& command, const char* name, std::string& value);
 // Makes the option replace the name of a shipped model by the path of its file.
 void accept_shipped_names(CLI::Option& option);
@@ -52,17 +52,17 @@ void check_output_ending(const char* flag, const std::string& path,
 
 // Adds checks by type to the flags and arguments of `app` and its subcommands, unless a table of
 // settings checks them. An integer must have decimal digits and be at least 0; a number must be
-// finite; no value may be empty, because an unset shell variable is.
+// finite; a value must not be empty, as that of an unset shell variable is.
 void check_flag_values(CLI::App& app);
 
 // Returns the subcommands of a command.
 std::vector<CLI::App*> commands_of(CLI::App& app);
 
-// The fault of a text that must be an integer from 1 on; empty if it is one.
+// A message if the text is not an integer of at least 1, else "".
 std::string at_least_one(const std::string& text);
 
-// Makes flags for data warn on stderr if a value names both a generated set, which is used, and a
-// folder of the working directory.
+// Makes flags for data warn on stderr if a value names a generated set and also a folder in the
+// working directory.
 void note_data_names(CLI::App& app);
 
 }  // namespace tost

@@ -53,7 +53,7 @@ std::string command_line_name(const CLI::App& command) {
   return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
 }
 
-// Names the expected arguments in messages about unexpected ones, which CLI11 does not do.
+// Explains unexpected arguments by the names of the expected ones, which CLI11 does not do.
 std::string explain_extras(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string word = extras.empty() ? "" : extras.front();
@@ -98,7 +98,7 @@ void build_commands(CLI::App& app) {
   check_flag_values(app);
 }
 
-// Whether memory was exhausted, or a size too large for any memory was requested.
+// Whether an exception is due to exhausted memory or an impossible size.
 bool out_of_memory(const std::exception& error) {
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
          dynamic_cast<const std::length_error*>(&error) != nullptr;
@@ -167,7 +167,7 @@ int run_program(int argc, char** argv, const ProgramParts& of_program) {
     // Ignores SIGPIPE until after_output(), so that a closed pipe does not end the work.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Makes malloc return freed blocks of this size to the system at once.
+    // Makes malloc return freed blocks of this size or more to the system at once.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     build_commands(app);
     app.parse(argc, argv);

@@ -36,11 +36,11 @@ void print_json(const nlohmann::json& object);
 // Sets the number of compute threads; 0 means all cores.
 void set_threads(int64_t threads);
 
-// The flag that Ctrl-C, SIGTERM and the loss of the terminal (SIGHUP) set from the first call on,
-// instead of ending the program. A second Ctrl-C or SIGTERM ends it.
+// The flag that Ctrl-C, SIGTERM and SIGHUP set, after the first call, instead of ending the
+// program. A second Ctrl-C or SIGTERM ends the program.
 const std::atomic<bool>* stop_flag();
 
-// The exit code of a command that was interrupted and throws no Error.
+// The exit code of a command that was interrupted without an Error.
 void set_exit_code(int code);
 // Prints on stderr that the user stopped the command, and sets its exit code.
 void say_interrupted(const char* what = "interrupted");

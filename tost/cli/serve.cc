@@ -39,7 +39,8 @@ struct ServeFlags {
   AppConfig app;
 };
 
-// A model in the form NAME=FILE, or FILE, whose name without its extension is then NAME.
+// A model in the form NAME=FILE, or FILE; the default for NAME is the file's name without
+// extension.
 struct NamedModel {
   std::string id, path;
 };

@@ -156,7 +156,7 @@ std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
   return text + ", last " + show_metric(result.metric, last->get<double>());
 }
 
-// The command that scores the run on data that did not select its weights; empty without such data.
+// The command that scores the run on the test split; "" if there is no such split.
 std::string next_command(const std::string& run) {
   const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
   return cat("tost eval ", quoted(run), " --data ", quoted(config.value("data", "")));
@@ -209,7 +209,7 @@ void check_minutes(const TrainRun& run) {
   run.group == nullptr ? check() : run.group->by_first(check);
 }
 
-// Sets max_steps to the steps that fit in --minutes; returns false if the user stopped it.
+// Sets max_steps to the number of steps that fit in --minutes; returns false if the user stopped.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   check_minutes(run);
   if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
@@ -258,7 +258,7 @@ void run_train(const TrainFlags& options) {
                   : print_result(result, options, view.steps_per_epoch());
 }
 
-// The fault of a text that must be a number of minutes; empty if it has none.
+// A message if the text is not a valid number of minutes, else "".
 std::string why_no_minutes(const std::string& text) {
   double minutes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);

@@ -94,7 +94,7 @@ std::string default_value(const RunKind& kind, const std::string& recipe, const 
   return show_setting(kind.usual(recipe).value(key, json()));
 }
 
-// The field of a setting, with the choices and help texts of all kinds.
+// The field of a setting, with the joined choices and help texts of all kinds.
 FieldInfo joined_field(const std::string& key) {
   FieldInfo joined;
   std::vector<std::string> nouns;

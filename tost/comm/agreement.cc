@@ -78,7 +78,7 @@ void Group::together(const std::function<void()>& work) {
 std::string Group::by_first(const std::function<std::string()>& work) {
   std::string result;
   const std::string failure = first() ? failure_of([&] { result = work(); }) : "";
-  // The text that is sent holds a mark of success or failure, then the result.
+  // The sent text contains a mark of success or failure, and then the result.
   const std::string sent = broadcast_text(failure.empty() ? "+" + result : failure);
   if (sent.front() != '+') throw_failure(sent, 0, rank());
   return sent.substr(1);

@@ -81,11 +81,12 @@ bool ends_within(c10d::Work& work, std::chrono::milliseconds turn) {
     work.wait(turn);
     return true;
   } catch (const std::exception&) {
-    // Either the turn is over or the call failed. A failed reduce-scatter never completes.
+    // Rethrows a failure, because a failed reduce-scatter never completes; a wait that timed out
+    // returns false.
     if (std::chrono::steady_clock::now() - start < turn) throw;
     if (!work.isCompleted()) return false;
   }
-  // The call ended while the turn timed out, so this wait returns its result.
+  // Returns the result of a call that ended while the wait timed out.
   work.wait(turn);
   return true;
 }

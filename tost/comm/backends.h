@@ -25,8 +25,7 @@ inline std::chrono::milliseconds milliseconds_of(double seconds) {
 
 BackendPtr open_gloo(const BackendPlace& place);
 
-// Opens the backend for tensors on GPUs: NCCL, or null in a program without it. A test may replace
-// this function.
+// Opens NCCL for tensors on GPUs; null in a program without NCCL. A test may replace this function.
 BackendPtr (*&gpu_backend())(const BackendPlace&);
 
 // Sets `key` of a c10d store to `value` unless it is set, and returns its value; empty if no store

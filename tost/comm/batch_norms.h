@@ -1,4 +1,4 @@
-// Batch norm where the batch of a step is split among processes.
+// Batch norm for a batch that is split among processes.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct BatchMoments {
   int64_t rows = 0;              // of a channel, on all processes
 };
 
-// Batch norm weight (z - mean) / sqrt(variance + eps) + bias of z [B, C, ...], differentiable, with
-// the moments over the rows of all processes.
+// Returns the batch norm weight (z - mean) / sqrt(variance + eps) + bias of z [B, C, ...],
+// differentiable, with moments over the rows of all processes.
 torch::Tensor synced_batch_norm(Group& group, const torch::Tensor& z, const torch::Tensor& weight,
                                 const torch::Tensor& bias, double eps, BatchMoments& moments);
 
@@ -44,7 +44,8 @@ class RunningStatistics {
   bool empty() const { return norms_.empty(); }
   void begin();  // a step
   void before_batch();
-  // `later` counts the step's batches after this one. `counts` is set by one process of a batch.
+  // `later` is the number of later batches in the step. `counts` is true in one process of those
+  // that share a batch.
   void after_batch(int64_t later, bool counts);
   void finish(int64_t batches);  // a step of so many batches on all processes
 

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first character of an entry of the board, which says what the entry is.
+// The first character of an entry of the board, which is the kind of the entry.
 constexpr char kHere = 'h', kKnows = 'k', kUsage = 'u', kData = 'd';
 // The time in which other processes must answer on the board.
 constexpr std::chrono::seconds kPatience{8};

@@ -25,8 +25,8 @@ class Departures {
   Departures(std::unique_ptr<DepartureBoard> board, int64_t rank, int64_t world)
       : board_(std::move(board)), rank_(rank), world_(world) {}
 
-  // Announces that this process leaves with an Error that it reports to the user; returns false if
-  // it has left before. Never throws.
+  // Announces that this process leaves and reports an Error to the user; returns false if it has
+  // left before. Never throws.
   bool leave(const Error& reason);
 
   // Whether any process has announced that it leaves. Never throws.
@@ -38,7 +38,7 @@ class Departures {
   [[noreturn]] void lost(const std::string& what);
 
  private:
-  // Ranks that have not answered, and the lowest rank that has.
+  // The ranks that have not answered, and the lowest rank that has answered.
   struct Present {
     std::vector<std::string> missing;
     int64_t first;

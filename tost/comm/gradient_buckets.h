@@ -1,4 +1,4 @@
-// Gradients of one step summed over the processes, in buckets that are sent while backward runs.
+// Sums the gradients of one step over the processes, in buckets that are sent while backward runs.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct BucketOptions {
   bool scatter = false;  // each process gets only the sum of its part, see part()
 };
 
-// A parameter's gradient is a view of its bucket. Buckets are filled and sent from the last
-// parameter to the first, the order of backward, on every process.
+// A parameter's gradient is a view of its bucket. Every process fills and sends buckets in the
+// order of backward, from the last parameter to the first.
 class GradientBuckets {
  public:
-  // A parameter's elements within its bucket. A bucket's length is a multiple of kAligned times the
-  // number of processes; each parameter begins at a multiple of kAligned.
+  // The range of a parameter's elements in the bucket. A bucket's length is a multiple of kAligned
+  // times the number of processes; each parameter begins at a multiple of kAligned.
   struct Slot {
     size_t parameter;
     int64_t begin, count;

@@ -38,8 +38,8 @@ std::string reason_of(const std::exception& error) {
   return text.substr(0, text.find(". "));
 }
 
-// Stops c10d from printing a stack trace for every broken connection. Stops its NCCL watchdog from
-// ending the process before Group can report why; torchrun enables that.
+// Stops c10d from printing a stack trace for every broken connection. Disables c10d's NCCL
+// watchdog, which would end the process before Group can report why.
 void quiet_c10d() {
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
@@ -82,7 +82,7 @@ void limit_silence(int64_t port, double timeout) {
     socklen_t size = sizeof(peer);
     if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
     if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
-    // IPv4 and IPv6 addresses have the port in the same place.
+    // Reads the port, which is in the same place in IPv4 and IPv6 addresses.
     if (ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port) != port) continue;
     setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
   }
@@ -185,7 +185,7 @@ struct Group::Impl {
     });
   }
 
-  // Returns false, or throws if the wait has taken too long.
+  // Returns false before the timeout, and throws after it.
   bool in_time(Clock::time_point start) const {
     if (Clock::now() - start < milliseconds_of(place.timeout)) return false;
     throw std::runtime_error(cat("nothing came within ", place.timeout, " s"));
@@ -197,7 +197,7 @@ struct Group::Impl {
     const auto start = Clock::now();
     try {
       while (!done()) {
-        // Checks for a third process, whose loss may have made the awaited process leave.
+        // Fails if any process has left, because the awaited process may then leave, too.
         if (departures->any())
           throw std::runtime_error("another process has left, or cannot be reached");
       }

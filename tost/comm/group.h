@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// The address at which a process finds the others.
+// The address at which processes find each other.
 struct GroupPlace {
   int64_t rank = 0, world = 1;
   std::string address = "127.0.0.1";  // of the store
@@ -25,12 +25,12 @@ struct GroupPlace {
   int64_t local_rank = 0;    // among the processes of this machine
 };
 
-// Reads the place from torchrun's environment variables; returns nothing if torchrun did not start
-// this process. Throws a usage Error for variables that contradict each other.
+// Reads the address from torchrun's environment variables; returns nothing if torchrun did not
+// start this process. Throws a usage Error for variables that contradict each other.
 std::optional<GroupPlace> place_from_environment();
 
-// The name of torchrun's launch, which its first attempt draws and stores in the agent's store for
-// later attempts; empty without such a store.
+// The random name of torchrun's launch, which the first attempt puts into the agent's store for
+// later attempts; empty if there is no store.
 std::string launch_from_environment();
 
 constexpr double kDefaultPeerTimeout = 600;  // seconds
@@ -40,8 +40,8 @@ bool built_with_nccl();
 
 // All processes must make the calls below in the same order, one at a time. If a process fails or
 // misses the timeout, the others throw a data Error that names its rank. Tensors are dense and
-// contiguous; the tensors of one call are all on the CPU or all on a GPU. Tensors on a GPU go over
-// NCCL after connect_gpus(), else over Gloo as copies in the host's memory.
+// contiguous; the tensors of one call are all on the CPU or all on a GPU. After connect_gpus(),
+// NCCL transfers tensors on a GPU; before, Gloo transfers copies in main memory.
 class Group {
  public:
   // Waits until all processes are connected, at most `timeout` seconds.
@@ -67,8 +67,8 @@ class Group {
   void broadcast(const torch::Tensor& x);
   // Returns the x of all processes, stacked as [world, ...].
   torch::Tensor gather(const torch::Tensor& x);
-  // Begins to write part `rank` of the sum of x [world * n] to `part` [n], bit-equal to sum() on
-  // CPUs.
+  // Begins to write part `rank` of the sum of x [world * n] to `part` [n]; on CPUs the bits are
+  // those of sum().
   std::function<void()> begin_scatter_sum(const torch::Tensor& part, const torch::Tensor& x);
   // Concatenates the parts [n] of all processes in x [world * n].
   void gather_parts(const torch::Tensor& x, const torch::Tensor& part);
@@ -78,10 +78,10 @@ class Group {
 
   // Returns true on all processes if any process passes true.
   bool any(bool flag);
-  // Runs `work` on every process. If `work` throws on any process, all throw: process 0 the Error
-  // of the lowest rank that failed, the others ReportedElsewhere.
+  // Runs `work` on every process. If `work` throws on any process, process 0 throws the Error of
+  // the lowest rank that failed, and all others throw ReportedElsewhere.
   void together(const std::function<void()>& work);
-  // Runs `work` on process 0 only and returns its result on all; reports an Error like together().
+  // Runs `work` on process 0, and returns its result on all; reports Errors as together() does.
   std::string by_first(const std::function<std::string()>& work);
 
   // Whether a process was lost, after which all calls fail.
@@ -91,8 +91,8 @@ class Group {
   // before. Never throws.
   bool leave(const Error& reason);
 
-  // A new group of the processes of the same `color`, in the same order of ranks. Sums of the new
-  // group may overlap with those of this group.
+  // Makes a new group of the processes with the same `color`, in the same order of ranks. Sums of
+  // the new group may overlap with those of this group.
   std::unique_ptr<Group> split(const std::string& name, int64_t color);
 
   double waited() const;  // seconds in calls that wait, since the start

@@ -31,7 +31,7 @@ Group& group_of(AutogradContext* context) {
   return *reinterpret_cast<Group*>(context->saved_data["group"].toInt());
 }
 
-// Every process uses the sum, so a summand's gradient is the sum of the processes' gradients.
+// A summand's gradient is the sum of the gradients of all processes, because all use the sum.
 class SumOfAll : public torch::autograd::Function<SumOfAll> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, int64_t group) {

@@ -1,5 +1,5 @@
-// Sums counts over processes, and tensors with gradients for sequences whose tokens are split among
-// processes. With a null group there is one process, and a sum is its summand.
+// Sums counts, and tensors with gradients, over processes that divide the tokens of sequences. With
+// a null group there is one process, and a sum is its summand.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 
 // Sums over the processes of `group`, which must outlive all tensors computed with them. All
-// processes must use them together, in backward too.
+// processes must use the sums together, in backward, too.
 TokenSums token_sums(Group& group);
 
 }  // namespace tost

@@ -44,7 +44,7 @@ int64_t mirrored(int64_t i, int64_t n) {
   return at < n ? at : period - 1 - at;
 }
 
-// Blurs one line: `count` values that are `stride` apart.
+// Blurs one line of `count` values that are `stride` apart.
 void blur_line(const double* from, double* to, int64_t count, int64_t stride,
                const std::vector<double>& weights) {
   const auto reach = static_cast<int64_t>(weights.size() / 2);

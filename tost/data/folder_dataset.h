@@ -1,4 +1,4 @@
-// Pictures in one folder for each class, split/class/picture.jpg: JPEG and PNG, decoded on demand.
+// Pictures (JPEG and PNG, decoded on demand) in one folder for each class, split/class/picture.jpg.
 #pragma once
 
 #include <filesystem>

@@ -150,7 +150,7 @@ struct Drawing {
   }
 };
 
-// The number of tokens of the largest expression that the rules allow; `enough` if it is larger.
+// The number of tokens of the largest expression that the rules allow, at most `enough`.
 int64_t largest(const ListOpsRules& rules, int64_t enough) {
   int64_t tokens = 1;
   for (int64_t level = 1; level < rules.max_depth && tokens < enough; ++level) {

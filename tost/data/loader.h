@@ -72,7 +72,7 @@ struct Batch {
   std::vector<Unreadable> unreadable;  // pictures that were replaced
 };
 
-// Makes one batch from its position in an epoch; ImageLoader calls it on its threads.
+// Makes one batch from its position in an epoch, on the threads of ImageLoader.
 class BatchMaker {
  public:
   // Throws a usage Error for an impossible config, a data Error for an empty data set.

@@ -56,7 +56,7 @@ Precisions integer_precisions();                // only of engines
 Precisions classifier_precisions(bool engine);  // by an engine, or by the modules
 
 std::vector<std::string> names_of(const Precisions& precisions);
-// "fp32, bf16, int8, int4"; Lists the names; `last` separates the last two.
+// "fp32, bf16, int8, int4"; Lists the names of precisions; `last` is the word before the last name.
 std::string list_of(const Precisions& precisions, const char* last = ", ");
 // None for other texts.
 std::optional<Precision> precision_named(const std::string& name,

@@ -12,14 +12,14 @@
 
 namespace tost {
 
-// Norms of tokens over many pictures, and the share of outliers, the artefacts of arXiv 2309.16588.
+// Norms of tokens over many pictures, and the share of outliers (arXiv 2309.16588).
 struct NormStatistics {
   int64_t tokens = 0;
   double mean = std::nan(""), deviation = std::nan(""), median = std::nan("");
   double largest = std::nan("");
   // Shares of the tokens whose norm is above the mean + 4 deviations, and above 3 medians.
   double beyond_deviations = std::nan(""), beyond_medians = std::nan("");
-  // Counts in equal bins from 0 to `largest`; empty if there are no tokens or all norms are 0.
+  // A histogram of norms in equal bins from 0 to `largest`; empty if all norms are 0.
   std::vector<int64_t> histogram;
   double register_mean = std::nan("");  // of the registers; NaN without
 };
@@ -30,7 +30,7 @@ inline constexpr int64_t kNormBins = 40;
 // not finite are left out.
 NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers);
 
-// The bound and exact coding rates of a layer's input over samples, for f(x) = log(1 + scale x).
+// Bound and exact coding rates of a layer's input over samples, for f(x) = log(1 + scale x).
 struct RateGap {
   double scale = 0;
   Spread bound;        // R_var, the objective of the layer's step
@@ -46,8 +46,8 @@ struct ObjectiveStep {
   double lowered = std::nan(""), lowered_unscaled = std::nan("");  // shares of samples
 };
 
-// Average effects of a layer over samples: pictures, or windows of a text. Rates use second moments
-// over all tokens of a sample; a causal layer has these only at the last token.
+// Average effects of a layer over samples, which are pictures or windows of a text. Rates use
+// second moments over all tokens of a sample; a causal layer has these only at the last token.
 struct LayerStatistics {
   bool has_memberships = false;
   Spread entropy;  // membership_entropy(), mean over a sample's tokens
@@ -114,7 +114,7 @@ class LayerSums {
   StepValues step_;
 };
 
-// Correlations of a head's projected tokens, which the layer's diagonal statistic ignores. For each
+// Correlations between features of a head's projected tokens, which the layer ignores. For each
 // picture and head, with tokens weighted by membership: r_ij = M_ij / sqrt(M_ii M_jj). `absolute`
 // uses the second moments M = 1/n_k sum_j pi_kj w_kj w_kj^T, of which the layer computes only the
 // diagonal; `centered` takes the covariance. All in float64. Constant features have r = 0.
@@ -127,7 +127,7 @@ struct HeadCorrelations {
   torch::Tensor chance;
 };
 
-// w [B, N, C], pi [B, H, N].
+// The shapes are w [B, N, C] and pi [B, H, N].
 HeadCorrelations head_correlations(const torch::Tensor& w, const torch::Tensor& pi);
 
 // Moves results from a GPU to the CPU, where the statistics are computed. Undefined stays

@@ -14,23 +14,24 @@ using TokenMask = std::vector<uint8_t>;
 
 int64_t area_of(const TokenMask& mask);
 
-// Tokens in both masks divided by tokens in either; 1 if both are empty. Masks have equal lengths.
+// The number of tokens in both masks divided by the number in at least one; 1 if both masks are
+// empty. Masks have equal lengths.
 double intersection_over_union(const TokenMask& a, const TokenMask& b);
 
-// The score of a random mask: the exact mean of intersection_over_union() between a mask of
-// `object` tokens and all masks of `area` tokens, of `tokens` in all.
+// The score of a random mask: the mean of intersection_over_union() of a mask of `object` tokens
+// with all masks of `area` tokens, among `tokens` tokens.
 double chance_iou(int64_t tokens, int64_t area, int64_t object);
 
-// Area under the ROC curve: the probability that a token of the mask scores above one outside,
-// equal scores counting half. NaN where the mask holds all tokens or none.
+// The area under the ROC curve: the probability that a token of the mask has a higher score than
+// another token, with equal scores counting half. NaN if the mask has all tokens or none.
 double roc_auc(const std::vector<double>& scores, const TokenMask& mask);
 
-// Average precision: the sum of precision times gained recall over falling thresholds. NaN for an
-// empty mask. The value for random scores is about the mask's share of the tokens.
+// Average precision: the sum of precision times gained recall over falling thresholds. Returns NaN
+// for an empty mask. Random scores give about the mask's share of the tokens.
 double average_precision(const std::vector<double>& scores, const TokenMask& mask);
 
-// Entropy over heads of pi [..., H, N], divided by log H, as float64 [..., N]: 0 is sure, 1
-// undecided; 0 for one head.
+// The entropy over heads of pi [..., H, N], divided by log H, as float64 [..., N]: 1 for uniform
+// memberships, 0 for one head.
 torch::Tensor membership_entropy(const torch::Tensor& pi);
 
 // Mean and standard deviation (of the population) of the finite values; NaN without any.
@@ -38,7 +39,7 @@ struct Spread {
   double mean = std::nan(""), deviation = std::nan("");
   int64_t count = 0;
 };
-// The standard error of the mean, deviation / sqrt(count - 1); NaN for fewer than two values.
+// The standard error of the mean, deviation / sqrt(count - 1), or NaN for fewer than two values.
 double standard_error(const Spread& spread);
 Spread spread_of(const std::vector<double>& values);
 Spread spread_of(const torch::Tensor& values);
@@ -62,16 +63,16 @@ struct KMeans {
 // Throws a usage Error for fewer than one point or cluster.
 KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
 
-// The index of the nearest centre of each point [N]; of equally near ones the first.
+// The index [N] of the centre that is nearest to each point; the first index of equally near ones.
 torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& centers);
 
 // The subspaces of the heads' projections U_k, in float64: singular values, overlaps, joint rank.
 // Tensors are undefined and numbers NaN if weights are not finite.
 struct HeadSpectra {
   torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
-  // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
-  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span.
-  // The mean is over the angles of the smaller of the two spans; NaN for an empty one.
+  // The mean squared cosine [H, H] of the principal angles between span(U_k) and span(U_l); 1 on
+  // the diagonal. Directions below 1e-6 of a head's largest singular value are not part of its
+  // span. The mean is over the angles of the smaller of the two spans, and NaN for an empty span.
   torch::Tensor overlap;
   double chance_overlap = 0;  // of two random subspaces: P / C
   double mean_overlap = 0;    // of different heads; NaN for one head

@@ -11,11 +11,10 @@
 
 namespace tost {
 
-// The number as JSON, null if it is not finite.
+// The number as JSON, or null if it is not finite.
 nlohmann::json number_or_null(double value);
 
-// Nested arrays of a tensor's shape, with `written` applied to every number; null for an undefined
-// tensor.
+// Nested arrays with a tensor's shape, of written(number); null for an undefined tensor.
 nlohmann::json nested(const torch::Tensor& tensor, function_ref<double(double)> written);
 // Nested arrays with numbers rounded to `decimals` digits.
 nlohmann::json rounded(const torch::Tensor& tensor, int decimals);

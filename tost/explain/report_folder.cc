@@ -52,8 +52,8 @@ void write_files(const fs::path& folder, const nlohmann::json& numbers) {
   fail_data("Cannot put the report at '", to.string(), "': ", system_reason(error), ".");
 }
 
-// Exchanges the new folder with the old one, in one step if the file system can. Else moves the old
-// one to `aside`, and restores it if the new one cannot be renamed.
+// Exchanges the new folder with the old one, in one step if the file system can. Otherwise moves
+// the old folder to `aside`, and restores it if the new one cannot be renamed.
 void exchange(const fs::path& fresh, const fs::path& target, const fs::path& aside) {
 #ifdef RENAME_EXCHANGE
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;

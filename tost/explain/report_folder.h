@@ -12,19 +12,19 @@ namespace tost {
 inline constexpr std::string_view kReportMarker = "{\n  \"tost_report\": 1";
 
 // The text of report.json: the marker and the members of the object `numbers`. Arrays of numbers
-// are on one line, numbers that are not finite are null, bytes that are not UTF-8 U+FFFD.
+// are on one line; numbers that are not finite become null, and invalid UTF-8 becomes U+FFFD.
 std::string report_text(const nlohmann::json& numbers);
 
 // The page web/explain.html with the numbers of a report inserted.
 std::string report_page(const nlohmann::json& numbers);
 
-// Throws the usage Errors of write_report() for a folder that it would refuse, before the report is
-// computed. Returns whether there is an earlier report to replace.
+// Throws the usage Errors of write_report() for the folder, before the report is computed. Returns
+// whether there is an earlier report to replace.
 bool check_report_target(const std::filesystem::path& folder, bool overwrite);
 
 // Writes index.html and report.json into a new folder and renames it to `folder`, so that a failure
-// does not change an old report. Throws a usage Error for an existing folder, unless it is empty,
-// or `overwrite` is set and it is an earlier report.
+// does not change an old report. Throws a usage Error for an existing folder that is not empty,
+// unless `overwrite` is set and it is a report.
 void write_report(const std::filesystem::path& folder, const nlohmann::json& numbers,
                   bool overwrite);
 

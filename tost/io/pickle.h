@@ -75,7 +75,8 @@ class PickleTree {
   PickleId root() const { return root_; }
   size_t size() const { return values_.size(); }
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  // The items of a tuple, list, set or persistent id (one), or a dict's key, value, key, value, ….
+  // The items of a tuple, list or set, the item of a persistent id, or the keys and values of a
+  // dict.
   const std::vector<PickleId>& items(PickleId id) const;
   const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
   const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }
@@ -127,8 +128,8 @@ struct PickleLimits {
   int64_t memory = int64_t{256} << 20;
 };
 
-// Reads one pickle of at most 1 GiB, which must fill `bytes`; `bytes` must outlive the tree.
-// `where` names file and entry in messages.
+// Reads one pickle of at most 1 GiB from `bytes`, which must outlive the tree and hold nothing
+// else. `where` names file and entry in messages.
 //
 // Throws a data Error naming the byte for opcodes that protocols 2 to 5 do not write, extension
 // codes, buffers outside of the pickle, wrong frames, a missing STOP, use of an empty stack or

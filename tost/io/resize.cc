@@ -23,8 +23,8 @@ double filter_value(Filter filter, double x) {
   return 0;
 }
 
-// One axis of a box: `input` positions from `begin` on map to `output` positions, of which `count`
-// from `first` on are needed.
+// One axis of a box, in which `input` positions from `begin` on map to `output` positions; `count`
+// of them from `first` on are needed.
 struct Axis {
   int64_t begin = 0;
   int64_t input = 0;

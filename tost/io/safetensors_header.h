@@ -33,9 +33,9 @@ struct SafetensorsHeader {
 int64_t safetensors_dtype_bytes(std::string_view dtype);
 
 // Reads and checks the header. `bytes` is the file's beginning, at least through the header;
-// `file_bytes` its whole size; `file` its name for messages. On return the entries cover the data
-// without gap and overlap. Throws a data Error otherwise. Time and memory are linear in the
-// header's length.
+// `file_bytes` is the size of the file, `file` its name in messages. On return the entries cover
+// the data without gap and overlap. Throws a data Error otherwise. Time and memory are linear in
+// the header's length.
 SafetensorsHeader parse_safetensors_header(std::string_view bytes, int64_t file_bytes,
                                            const std::string& file);
 

@@ -44,7 +44,7 @@ void merge_shard_metadata(std::map<std::string, std::string>& all,
                           const std::map<std::string, std::string>& metadata,
                           const std::string& shard);
 
-// Joins all shards of an index: `read` reads the shard at a path, which has tensors by name in
+// Joins all shards of an index, which `read` reads by their paths. A shard has tensors by name in
 // `member`, and `metadata`. Throws a data Error if the shards do not match.
 template <class File, class Tensors, class Read>
 File read_shards(const std::filesystem::path& index, Tensors File::*member, const Read& read) {

@@ -2,7 +2,7 @@
 // Executes and imports nothing, and allocates nothing on a mere claim of size. Free of torch;
 // torch_tensors.h makes torch's tensors from the result.
 //
-// The reader supports the zip archive of torch 1.6 and later: NAME/data.pkl, NAME/data/KEY,
+// The reader supports the zip archive of torch 1.6 and later, with NAME/data.pkl, NAME/data/KEY,
 // NAME/version and NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian
 // files are refused.
 #pragma once

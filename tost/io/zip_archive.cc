@@ -147,8 +147,7 @@ class ZipReader {
     }
   }
 
-  // Reads the fields that local headers and records share, from the flags on; `name` is that of
-  // both.
+  // Reads the fields that local headers and records share; the name of the entry begins at `name`.
   Record read_fields(uint64_t at, uint64_t name) const {
     Record record;
     record.flags = number<2>(at);

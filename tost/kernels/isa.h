@@ -26,7 +26,7 @@ int64_t current_isa_target();
 
 }  // namespace tost::kernels
 
-// The version, for the set in use, of a function that HWY_EXPORT compiles for every set:
-// TOST_DISPATCH(norm)(args).
+// Selects the version for the current instruction set of a function that HWY_EXPORT compiles for
+// all: TOST_DISPATCH(norm)(args).
 #define TOST_DISPATCH(FUNCTION) \
   (::tost::kernels::current_isa_target(), HWY_DYNAMIC_DISPATCH(FUNCTION))

@@ -7,8 +7,8 @@
 // cache. All heads of a thread process a group of 8 tokens before the next group, so that rows are
 // read in the order of memory.
 //
-// The types of the sums. Sums within a chunk are float32, over chunks float64: M_t is G^(t + 1)
-// times M before the chunk, plus a sum within the chunk. So rounding errors do not grow.
+// The types of the sums. Sums within a chunk are float32, sums over chunks float64, so rounding
+// errors do not grow. M_t is G^(t + 1) times M before the chunk, plus a sum within the chunk.
 //
 // Any number of threads gives the same bits: one thread sums a head of a sample token by token, and
 // sums of samples are added in the order of samples.
@@ -76,7 +76,7 @@ struct MeansBlock {
   const float* before = nullptr;  // [P + 1]: M and R before the chunk
   float* rest = nullptr;          // [P + 1]: sums since the chunk began, updated
   Written y;
-  // Backward. Forward sums of the tokens: M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens].
+  // Backward. The forward sums M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens] of some tokens.
   bool first = false;  // whether the chunk begins here
   float* sums = nullptr;
   int64_t sums_stride = 0;

@@ -24,7 +24,7 @@
 
 namespace tost::kernels {
 
-// The number of values in a sample's state, or in the sums before a chunk: M [P] and R per head.
+// The number of values, M [P] and R per head, in a sample's state or in the sums before a chunk.
 inline int64_t means_state_size(const TssaShape& shape) {
   return shape.channels() + shape.heads;
 }

@@ -58,7 +58,8 @@ class Arena {
   int64_t used_ = 0;
 };
 
-// A phase of a call: `parts` independent pieces per sample, which end before its next phase.
+// A phase of a call, with `parts` independent pieces for each sample. A sample's pieces end before
+// its next phase.
 template <class Run>
 struct Phase {
   int64_t parts;

@@ -16,8 +16,8 @@
 // No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
 // single steps agree up to rounding, and so do instruction sets (isa.h).
 //
-// Range: E and M are at most 8e37, so |w| sqrt(T) may reach 9e18. A NaN in a token reaches this and
-// all later tokens of the sample.
+// E and M are at most 8e37, so |w| sqrt(T) may reach 9e18. A NaN in a token reaches this and all
+// later tokens of the sample.
 #pragma once
 
 #include <cstdint>

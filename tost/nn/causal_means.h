@@ -86,7 +86,7 @@ class CausalMeansMixer : public TokenMixer {
 
 // The bidirectional mixer, with learned forgetting and the gate. The first half of the heads reads
 // from the first token forwards, the rest from the last valid token backwards. The initial horizons
-// of each half are 2 to 256 tokens. See docs/long-sequences.md.
+// in each half of the heads are 2 to 256 tokens. See docs/long-sequences.md.
 class MeansMixer : public CausalMeansMixer {
  public:
   explicit MeansMixer(const MixerConfig& config);

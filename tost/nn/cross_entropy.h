@@ -6,8 +6,8 @@
 namespace tost {
 
 // Returns the mean cross-entropy in nats of the logits hidden weightᵀ over the targets that are not
-// -1: a float32 scalar (float64 for float64 inputs); NaN without any such target, as in torch.
-// hidden [N, C], weight [V, C], targets [N] int64, each -1 or below V.
+// -1: a float32 scalar (float64 for float64 inputs), or NaN if there are none, as in torch. The
+// arguments are hidden [N, C], weight [V, C] and targets [N] int64, each -1 or below V.
 //
 // Computes the gradients of hidden and weight together with the loss, in place of the logits. At
 // most `logit_bytes` of logits, and at least one row, exist at a time; 0 means 256 MiB on the CPU

@@ -59,9 +59,9 @@ class LinearAttentionMixer : public AttentionMixer {
 };
 
 // Attention within learned subspaces: one projection U gives queries, keys and values, as in
-// white-box transformers. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10;
-// Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
-// CBSA_image_classification/attn_layers.py). The code is written from the papers' formulas.
+// white-box transformers. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9 and 10, model/crate.py in
+// Ma-Lab-Berkeley/CRATE). CBSA is that of arXiv 2509.16875 (attn_layers.py in QishuaiWen/CBSA). The
+// code is written from the papers' formulas.
 //
 // MSSA and CBSA compute w = x U, mix within each head of w, and apply a free output map as in the
 // official code; the papers tie this map to U.

@@ -12,8 +12,8 @@
 
 namespace tost {
 
-// Computes the state before each chunk: X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m, for complex ends
-// [C, B, M, N] and rate [C, N]. Work is linear and depth logarithmic in M.
+// Computes the state before each chunk by X_0 = 0, X_{m+1} = exp(rate) X_m + ends_m, for complex
+// ends [C, B, M, N] and rate [C, N]. Work is linear and depth logarithmic in M.
 torch::Tensor states_before(const torch::Tensor& ends, const torch::Tensor& rate);
 
 struct StateSpaceTerms;

@@ -1,12 +1,12 @@
-// Makes the block cache torch's CPU allocator.
+// Installs the block cache as the CPU allocator of torch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace tost {
 
-// Makes the block cache the CPU allocator of torch and returns true; existing tensors are not
-// changed. With TOST_ALLOCATOR=system, changes nothing and returns false. Throws a usage Error for
+// Installs the block cache as the CPU allocator of torch and returns true; existing tensors do not
+// change. With TOST_ALLOCATOR=system, changes nothing and returns false. Throws a usage Error for
 // any other value than "caching" or "system".
 bool install_caching_allocator();
 

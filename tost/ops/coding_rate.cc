@@ -98,9 +98,9 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Singular values below the rounding error of the
-// largest one count as 0, so that the rank does not depend on the scale. Computes no singular
-// vectors, so that equal and zero singular values have a gradient.
+// Computes logdet(I + aᵀa) over the last two dimensions. Singular values below the rounding error
+// of the largest one count as 0, so that the rank does not depend on the scale. Computes no
+// singular vectors, so that equal and zero singular values have a gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);
   const auto safe = at::where(finite.unsqueeze(-1).unsqueeze(-1), a, at::zeros_like(a));

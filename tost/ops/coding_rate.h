@@ -1,13 +1,13 @@
 // Coding rates and their variational bound: the objective from which TSSA is derived (arXiv
 // 2412.17810, Theorem 1). For measurements and tests. All arithmetic is in float64 and
-// deterministic. Differentiable in z, w and u; pi counts as a constant.
+// deterministic. Functions are differentiable in z, w and u; pi is constant.
 //
 // f(x) = log(1 + scale * x). The theory has scale = d / eps^2; the official code has D = 1 / (1 +
-// S), which is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator
-// gives it; w [..., N, C] the projected tokens, head k in columns kP ... kP+P-1. Results have the
-// leading dimensions of z or w. Every function throws a usage Error for wrong shapes or dtypes, for
-// a scale that is not positive and finite, and for no tokens. A group without tokens (n_k = 0) adds
-// 0. A sample that is not finite gives a result that is not finite. Values may reach 1e150.
+// S), which is f' with scale 1. Tokens are rows: z [..., N, C] are tokens, w [..., N, C] projected
+// tokens with head k in columns kP ... kP+P-1, pi [..., H, N] memberships. Results have the leading
+// dimensions of z or w. Every function throws a usage Error for wrong shapes or dtypes, for a scale
+// that is not positive and finite, and for no tokens. A group without tokens (n_k = 0) adds 0. A
+// sample that is not finite gives a result that is not finite. Values may reach 1e150.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ at::Tensor coding_rate(const at::Tensor& z, double scale);
 // groups in the whole space.
 at::Tensor compression_rate(const at::Tensor& z, const at::Tensor& pi, double scale);
 
-// The rate of the groups inside the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k
+// The rate of the groups in the coordinates of each head: 1/2 sum_k n_k/N logdet(I + scale/n_k
 // w_k^T Diag(pi_k) w_k). The rate is at most compression_bound(w, pi, scale), and equal if each
 // group's features are uncorrelated. For w = z U with orthonormal U_k the rate is at most
 // compression_rate, and equal if every U_k is square.

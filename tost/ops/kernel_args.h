@@ -19,7 +19,7 @@ c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
 }
 
 // Whether kernels take w: float32 and bfloat16 on the CPU, and on a device for which another
-// library, such as the Python package, has kernels. Else the plain form runs.
+// library, such as the Python package, has kernels. Otherwise the plain form runs.
 inline bool by_kernels(const at::Tensor& w) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa_forward", "");
   return w.scalar_type() != at::kDouble &&
@@ -43,7 +43,7 @@ inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;
 }
 
-// Prepare the gradients for backward: dL/dy, zeros if undefined, and dL/dPi or undefined.
+// Prepare the gradients for backward: dL/dy is zeros if undefined; dL/dPi may be undefined.
 inline at::Tensor tokens_gradient(const OptionalTensor& grad_y, const at::Tensor& w) {
   return adjacent_channels(grad_y.has_value() ? grad_y->to(w.scalar_type()) : at::zeros_like(w));
 }

@@ -27,7 +27,7 @@ inline kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {
   return {w.size(0), w.size(1), heads, w.size(2) / heads};
 }
 
-// Converts an undefined tensor to a missing one.
+// Converts an undefined tensor to nullopt.
 inline std::optional<at::Tensor> if_defined(const at::Tensor& x) {
   return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
 }

@@ -23,8 +23,8 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-// The columns of a panel: few enough for the microkernel's registers and for sums in cache. A panel
-// of 96 columns reads the rows less often than one of 64, but a narrow last panel would cost more.
+// The number of columns of a panel, for which registers and cache hold the sums. A panel of 96
+// columns reads the rows less often than one of 64, but a narrow last panel would cost more.
 int64_t columns_of_panel(Packing packing, int64_t outputs) {
   if (packing == Packing::kFloat32) return kernels::kPanelColumns;
   return outputs % 96 == 0 ? 96 : 64;
@@ -34,7 +34,7 @@ constexpr int64_t kTileRows = 400;
 // The largest number of inputs whose sum cannot exceed int32.
 constexpr int64_t kMaxInt8Inputs = 0x7fffffff / (255 * 127);
 
-// Number of adjacent inputs in the layout of the matrix units.
+// The number of adjacent inputs in the layout of the matrix units.
 int64_t group_of(Packing packing) {
   return packing == Packing::kFloat32 ? 1 : packing == Packing::kBfloat16 ? 2 : 4;
 }
@@ -44,7 +44,7 @@ at::ScalarType type_of(Packing packing) {
                                          : at::kChar;
 }
 
-// [out, in] → panels [in / group, columns, group], one after the other.
+// Converts [out, in] to panels [in / group, columns, group], one after the other.
 at::Tensor pack_panels(const at::Tensor& weight, int64_t columns, int64_t group) {
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
   auto packed = at::empty({weight.numel()}, weight.options());

@@ -41,9 +41,9 @@ class PackedLinear {
   static constexpr int64_t kInputStep = 64;
 
   PackedLinear() = default;
-  // Copies a floating-point weight [out, in] on the CPU, and bias [out] or undefined. kInt8 rounds
-  // weights to integers by quantize_int8(). Throws a usage Error for other shapes, and a data Error
-  // if kInt8 gets weights that are not finite.
+  // Copies a floating-point weight [out, in] on the CPU, and bias [out], which may be undefined.
+  // kInt8 rounds weights to integers by quantize_int8(). Throws a usage Error for other shapes, and
+  // a data Error if kInt8 gets weights that are not finite.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }
@@ -75,7 +75,7 @@ class PackedLinear {
   void run(const PackedRows& x, const PackedResult& result, void* scratch, int64_t first,
            int64_t last) const;
 
-  // Adds x Wᵀ over `count` inputs from `first` on to `sums`, which can be the residual stream. x
+  // Adds to `sums`, which can be the residual stream, x Wᵀ over `count` inputs from `first` on. x
   // has only the columns of these inputs, and the bias is left out. `first` is a multiple of
   // kInputStep, and so is `count` except for the last inputs.
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,

@@ -37,9 +37,9 @@ struct Formula {
   Tensor y;                        // [B, H, N, P]
 };
 
-// TSSA, with two functions for the direction: `sum` adds up terms [B, H, N, n] over the tokens that
-// a token sees, and `logits` computes a [B, H, N] from q and E. `padding` [B, 1, N] may be
-// undefined.
+// Computes TSSA by two functions that depend on the direction: `sum` adds up terms [B, H, N, n]
+// over the tokens that a token sees, and `logits` computes a [B, H, N] from q and E. `padding` [B,
+// 1, N] may be undefined.
 template <class Sum, class Logits>
 Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, const Sum& sum,
                 const Logits& logits) {

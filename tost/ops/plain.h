@@ -1,6 +1,6 @@
 // The plain form of TSSA in ATen, bidirectional and causal: the definition against which the
-// kernels are tested. Autograd differentiates it for any floating dtype and device, and stores six
-// to ten times the input for backward.
+// kernels are tested. Autograd differentiates the plain form for any floating dtype and device, and
+// stores six to ten times the input for backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +40,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);
 
 // Does the same as tssa_causal_plain() if w holds a part of each sample's tokens, from `position`
-// on. Takes no state, and returns the state of this part. Null sums mean that w holds all tokens.
+// on. Takes no state, and returns the state of the part. Null sums mean that w holds all tokens.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, const c10::SymInt& position, const TokenSums* sums);

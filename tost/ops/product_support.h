@@ -7,8 +7,8 @@
 
 namespace tost {
 
-// Found by one trial of each product. A product that is missing is computed in pairs (int8) or in
-// float32 on the same rounded numbers, with the same result to rounding.
+// One trial of each product finds the result. A product that is missing is computed in pairs (int8)
+// or in float32 on the same rounded numbers, with the same result to rounding.
 struct ProductSupport {
   bool float32 = false;  // else the general matrix product serves
   bool bfloat16 = false;

@@ -15,9 +15,8 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;   // "__metadata__"
 };
 
-// Load and save tensors by load_arrays() and its neighbours (engine/arrays_file.h), without
-// copying. Tensors to save may have any device and strides; a data Error names one that is not
-// dense.
+// Load and save tensors by the functions of engine/arrays_file.h, without copying. Tensors to save
+// may have any device and strides; a data Error names one that is not dense.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
 SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);

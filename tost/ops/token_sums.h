@@ -1,5 +1,5 @@
 // Sums over the tokens of a sequence that is split among places (processes), each with a contiguous
-// part. Operators need only these sums from other places. Two functions hide the communication.
+// part. Operators need only these sums from other places. Two functions do the communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +9,9 @@
 
 namespace tost {
 
-// An operator first computes local sums, then adds them up over all places (or the places before),
-// and then needs no other tokens. Messages do not grow with the number of tokens. Both functions
-// are differentiable.
+// An operator first computes local sums, then adds up the sums of all places (or of earlier
+// places), and then needs no other tokens. Messages do not grow with the number of tokens. Both
+// functions are differentiable.
 struct TokenSums {
   int64_t place = 0;  // this one
   // Sums a tensor over all places.

@@ -31,8 +31,8 @@ void check_booleans(std::string_view bytes, const std::string& file) {
   }
 }
 
-// Checks the checksums of all storages of the dict on all threads, because one thread takes as long
-// as reading the file.
+// Verifies the checksums of all storages on all threads, because one thread takes as long as a read
+// of the file.
 void check_storages(const TorchFile& file, const std::vector<PickleId>& fields) {
   std::set<size_t> found;
   for (const PickleId id : fields) {

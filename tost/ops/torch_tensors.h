@@ -12,8 +12,8 @@
 namespace tost {
 
 // Makes tensors that point into the mapped file and keep it alive; copies a storage that is not
-// aligned. Tensors that shared a storage when they were saved share it again, so tied weights stay
-// tied. Writing to a tensor does not change the file.
+// aligned. Tensors that were saved with a shared storage share a storage again, so tied weights
+// stay tied. Writing to a tensor does not change the file.
 class TorchTensorReader {
  public:
   explicit TorchTensorReader(std::shared_ptr<const TorchFile> file);
@@ -23,8 +23,8 @@ class TorchTensorReader {
   // and raw types.
   torch::Tensor tensor(PickleId id);
 
-  // Makes the tensors among the items of a dict, by key. Throws a data Error naming `what` if the
-  // value is not a dict of string keys or holds no tensor.
+  // Makes tensors from the items of a dict that are tensors, by key. Throws a data Error naming
+  // `what` if the value is not a dict of string keys or holds no tensor.
   std::map<std::string, torch::Tensor> state_dict(PickleId dict, const std::string& what);
 
  private:

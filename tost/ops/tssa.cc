@@ -1,5 +1,5 @@
 // The operator tssa, in the order of a call: schema, checks, autograd, CPU kernels; then shapes for
-// compilers. If no kernel takes w, it runs the plain form.
+// compilers. If no kernel supports w, the plain form runs.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -94,8 +94,7 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
 
 std::tuple<at::Tensor, at::Tensor> tssa_by_torch(const at::Tensor& w, const at::Tensor& temp,
                                                  const OptionalTensor& lengths) {
-  // Checks values on the CPU only: in a compiler lengths have none, and a read from a GPU would
-  // wait.
+  // Checks values on the CPU only, because a read from a GPU would wait.
   if (is_defined(lengths) && lengths->is_cpu() &&
       !lengths->unsafeGetTensorImpl()->is_python_dispatch()) {
     check_tssa_inputs(w, temp, lengths);

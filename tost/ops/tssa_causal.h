@@ -16,14 +16,13 @@ namespace tost {
 // and denom_bias [H, L, 1]. Token t of w is biased by denom_bias[:, position + t], and by 0 beyond
 // L. `state` [B, 2 C + H] float64 holds sums over all tokens before w: energies [C], energies
 // weighted by membership [C], memberships [H]; a missing state is zeros. `position` >= 0 is the
-// number of earlier tokens, and only selects the biases. Returns y [B, T, C] contiguous, of w's
-// dtype; the memberships pi [B, H, T], float32 (float64 for a float64 w); and the state after the
-// last token, a new tensor. With q = w^2, sums over the tokens up to and including t:
+// number of earlier tokens, and only selects the biases. Returns y [B, T, C], contiguous and of w's
+// dtype, the memberships pi [B, H, T], float32 (float64 for a float64 w), and a new tensor with the
+// state after the last token. With q = w^2, sums over the tokens up to and including t:
 //   E = max(sum q, 1e-12),  a_k = sum_i (q_i / E_i + bias_k),  Pi = softmax over heads of a temp,
 //   S = sum Pi q / (sum Pi + 1e-8),  y = -w Pi / (1 + S).
-// Differentiable in w, temp and denom_bias through y and pi; states count as constants. Throws a
-// usage Error for wrong ranks, sizes, dtypes or devices, heads that do not divide C, and a negative
-// position.
+// y and pi are differentiable in w, temp and denom_bias; states are constants. Throws a usage Error
+// for wrong ranks, sizes, dtypes or devices, heads that do not divide C, and a negative position.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, c10::SymInt position = 0);

@@ -27,7 +27,7 @@ template <typename... Parts>
   throw ApiError(400, cat(parts...));
 }
 
-// The answer {"error": {"message", "type", "param", "code"}}; 429 and 503 also have Retry-After.
+// The answer {"error": {"message", "type", "param", "code"}}, with Retry-After for 429 and 503.
 HttpResponse error_response(const ApiError& error);
 // Converts the current exception: an Error blames the client, any other exception the server.
 ApiError current_error();

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMaxPixels = 1'200'000'000, kDecoders = 2;
 
-// The part of `path` that matches the '*' of the pattern; nothing if the path does not fit it.
+// The part of `path` that matches the '*' of the pattern; nothing if the path does not match.
 std::optional<std::string> fits(const std::string& path, const std::string& pattern) {
   const size_t star = pattern.find('*');
   if (star == std::string::npos) return path == pattern ? std::optional("") : std::nullopt;
@@ -53,7 +53,7 @@ Found find_route(const HttpRequest& request) {
   return found;
 }
 
-// Decodes %XX in a part of a query. A '%' without two hexadecimal digits stays as it is.
+// Decodes %XX in a part of a query. A '%' without two hexadecimal digits is unchanged.
 std::string percent_decoded(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -48,7 +48,8 @@ class PictureService {
     return thread_.run([this, work = std::move(work)] { work(*this); });
   }
 
-  // Probabilities [B, classes] float64 of preprocessed pictures. Call it on the model's thread.
+  // Probabilities [B, classes] float64 of preprocessed pictures. Must be called on the model's
+  // thread.
   torch::Tensor probabilities(const std::vector<Image>& pictures);
 
  private:
@@ -90,7 +91,7 @@ class App {
   // Throws a usage Error for a model's name that is in use or that cannot be part of a path.
   void add(ServedModel model);
   const std::vector<ServedModel>& models() const { return models_; }
-  // Finds the model that the field "model" names, or the only one. Throws an ApiError.
+  // Finds the model that the field "model" names; by default the only model. Throws an ApiError.
   const ServedModel& language(const std::string& id) const;
   const ServedModel& pictures(const std::string& id) const;
 
@@ -120,7 +121,7 @@ class App {
   Workers workers_;
 };
 
-// Errors for a request that finds a full queue, and for one that the server's end cuts off.
+// The errors of a request if the queue is full, and if the server ends.
 ApiError queue_full();
 ApiError shutting_down();
 
@@ -178,7 +179,7 @@ const std::vector<Route>& server_routes();
 std::map<std::string, std::string> query_of(const std::string& query,
                                             const std::vector<std::string>& known);
 
-// Whether two texts are equal; the time does not depend on the place of a difference.
+// Compares two texts in a time that does not depend on the position of a difference.
 bool same_secret(const std::string& a, const std::string& b);
 // Whether the headers Host and Origin are allowed, against attacks through browsers.
 bool host_allowed(const std::string& host, const std::vector<std::string>& names);

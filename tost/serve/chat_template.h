@@ -8,7 +8,7 @@
 namespace tost {
 
 // {"user": "User: {content}\n", "assistant": "Bot: {content}\n", "reply": "Bot:", "stop":
-// ["\nUser:"]} and any other roles; each role has "{content}" once.
+// ["\nUser:"]} and further roles, each with "{content}" once.
 struct ChatTemplate {
   std::map<std::string, std::string> roles;
   std::string reply;              // the text that the model continues

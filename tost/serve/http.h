@@ -39,7 +39,7 @@ struct HttpRequest {
   }
 };
 
-// How a request ended, for the log.
+// The end of a request, for the log.
 struct HttpOutcome {
   int status = 0;  // 499: the client disconnected before an answer began
   int64_t bytes = 0;
@@ -69,7 +69,7 @@ class Exchange {
   virtual void begin(HttpResponse head) = 0;
   virtual void send(const std::string& part) = 0;
   virtual void end() = 0;
-  // Whether the client has disconnected or stopped reading, so that the rest need not be computed.
+  // Whether the client has disconnected or stopped reading, so that the answer can be aborted.
   virtual bool disconnected() const = 0;
   // Records the model and the number of tokens for the log; must be called before the answer ends.
   virtual void record(const std::string& /*model*/, int64_t /*prompt_tokens*/ = 0,

@@ -28,7 +28,7 @@ using namespace net::experimental::awaitable_operators;
 constexpr size_t kFirstBytes = 2048;  // bytes of one read at the beginning of a request
 constexpr size_t kBodyBytes = 64 << 10;
 constexpr int64_t kMaxDiscarded = 32 << 20;
-// Allows for the overhead of chunks: five bytes for a chunk of one byte, less for longer ones.
+// The factor by which chunks may enlarge a body: a chunk of one byte has five more bytes.
 constexpr int64_t kMaxChunkBytes = 16;
 
 struct Refusal {
@@ -194,8 +194,8 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_return error;
   }
 
-  // Adds received bytes to the budget of all bodies. Above the limit, closes the connection that
-  // has waited longest for more bytes, or this one if none waits.
+  // Counts received bytes towards the limit of all bodies. Above the limit, closes the connection
+  // that has waited longest for more bytes, or this one if none waits.
   net::awaitable<error_code> read_body(Parser& parser, BodyShare& share) {
     Place place(*server_, server_->reading, weak_from_this());
     parser.eager(true);
@@ -353,7 +353,8 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
     co_await never.async_wait(kResult);
   }
 
-  // Waits until the client has read the last answer: closing a socket with unread bytes resets it.
+  // Waits until the client has read the last answer, because closing a socket with unread bytes
+  // resets the connection.
   net::awaitable<void> linger() {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);

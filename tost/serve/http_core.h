@@ -56,7 +56,7 @@ class BodyShare {
   }
 
  private:
-  // a waiting request may hold it longer than the server lives
+  // shared, because a waiting request may outlive the server
   const std::shared_ptr<std::atomic<int64_t>> sum_;
   int64_t bytes_ = 0;
 };
@@ -83,7 +83,7 @@ struct HttpCore {
   const std::shared_ptr<std::atomic<int64_t>> bodies = std::make_shared<std::atomic<int64_t>>(0);
   const uint64_t session = uint64_t(std::chrono::system_clock::now().time_since_epoch().count());
   std::mutex mutex;
-  // Connections that wait for a header or for more of a body; the longest wait is first.
+  // Connections that wait for a header or for more of a body; the one that waits longest is first.
   WaitingList idle, reading;
   // The last member, so that connections are destroyed before the members to which they refer.
   net::io_context io;

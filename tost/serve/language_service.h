@@ -43,7 +43,7 @@ struct TextEnd {
 // Callbacks of a text, which run on the model's thread; each must return soon.
 struct TextEvents {
   // Called after every token with the new final text (perhaps ""), the requested facts of the
-  // token, and the position of a session that ends here.
+  // token, and the position of a session.
   std::function<void(const std::string& piece, const std::optional<TokenLogprob>&,
                      int64_t position)>
       piece;
@@ -115,7 +115,8 @@ class LanguageService {
     torch::Tensor sum = {};
     std::vector<float> direction = {};  // once all are read
   };
-  // Reads at most as many tokens as are allowed between two steps. Only on the model's thread.
+  // Reads at most as many tokens as are allowed between two steps. Must be called on the model's
+  // thread.
   void embed(Embedding& embedding);
 
   int64_t waiting() const { return waiting_; }

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// The most prompt tokens between two steps, which bounds the wait of texts that are being written.
+// The largest number of prompt tokens between two steps, which bounds the wait of running texts.
 constexpr int64_t kPromptBudget = 2 * kPrefixPiece;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {

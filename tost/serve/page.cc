@@ -10,7 +10,7 @@
 namespace tost {
 
 HttpResponse start_page() {
-  // The browser only runs scripts and styles with the nonce of this answer.
+  // Makes the browser run only scripts and styles with the nonce of this answer.
   constexpr std::string_view kMark = "@nonce@";
   std::random_device system;
   const std::string nonce = cat(system(), '-', system(), '-', system(), '-', system());

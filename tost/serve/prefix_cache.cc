@@ -42,7 +42,7 @@ PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
     node = found->second.get();
   }
   if (node == root_.get()) return {};
-  // The ancestors of a node are used with the node, so they follow it in the list.
+  // Moves the ancestors after the node in the list, because they were used with the node.
   for (Node* n = root_.get() == node->parent ? nullptr : node->parent; n != nullptr;
        n = n->parent == root_.get() ? nullptr : n->parent) {
     use(*n);

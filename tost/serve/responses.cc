@@ -1,4 +1,4 @@
-// /v1/responses: an answer is stored as the state after it, and the next one continues from it.
+// /v1/responses: stores the state after an answer, from which the next answer continues.
 #include "tost/engine/arrays_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"

@@ -39,7 +39,7 @@ bool is_id(const std::string& id) {
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// The id in the name of a session's file; nothing if it is not such a file.
+// The id in the name of a session's file; nothing for other files.
 std::optional<std::string> session_of(const fs::path& file) {
   const std::string id = file.stem().string();
   if (file.extension() != kSuffix || !is_id(id)) return std::nullopt;

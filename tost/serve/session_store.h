@@ -36,8 +36,8 @@ struct SessionLimits {
   double age_s = 7 * 86400;  // without use, then they are removed; 0: never
 };
 
-// Thread-safe. Functions throw an ApiError: 404 for an unknown session, 409 for a session in use,
-// 429 if the store is full.
+// Thread-safe. Functions throw an ApiError with status 404 for an unknown session, 409 for a
+// session in use, 429 if the store is full.
 class SessionStore {
  public:
   // Loads the sessions of the folder, which no other server may use.
@@ -46,7 +46,7 @@ class SessionStore {
   // Adds a session; returns its name: "sess" or "resp" and an unpredictable random part.
   std::string add(const std::string& kind, const std::string& model, int64_t position,
                   std::string bytes);
-  // Reserves a name and about `bytes` for a session that give_back() will bring.
+  // Reserves a name and about `bytes` bytes for a session that give_back() will add.
   std::string reserve(const std::string& kind, const std::string& model, int64_t bytes);
   SessionBytes read(const std::string& id, const std::string& model);
   std::string fork(const std::string& id);
@@ -57,8 +57,8 @@ class SessionStore {
   // Saves a session durably. Throws an ApiError if the store has no folder.
   void save(const std::string& id);
 
-  // Reserves a session for one request until give_back() returns it, changed or not. A reserved
-  // name that is returned without bytes is removed.
+  // Reserves a session for one request until give_back(), with or without a change. A reserved name
+  // that is returned without bytes is removed.
   SessionBytes take(const std::string& id, const std::string& model);
   void give_back(const std::string& id, int64_t position, std::string bytes);
   void give_back(const std::string& id);

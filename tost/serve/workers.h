@@ -19,7 +19,7 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Queues `work`; an exception ends only this work. Returns false if the queue is full or stopped.
+  // Queues `work`; exceptions do not end threads. Returns false if the queue is full or stopped.
   bool run(std::function<void()> work);
   // Refuses new work, runs the queued work and joins the threads. May be called more than once.
   void stop();

@@ -1,4 +1,4 @@
-// Checkpoints on disk, one folder each, which is complete and verified or does not exist.
+// Checkpoints on disk: a folder for each, which is complete and verified, or does not exist.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Checkpoint {
   int64_t step = 0;
   std::vector<CheckpointPart> parts = {};
   nlohmann::json state = {};  // state.json
-  // The step of an older checkpoint that must not be removed; -1: none.
+  // The step of an older checkpoint that must be preserved; -1 for none.
   int64_t keep_step = -1;
   // Files of this checkpoint that are already in the folder of CheckpointStore::open().
   Manifest written = {};
@@ -36,14 +36,14 @@ struct Checkpoint {
 // Reads the optimiser's tensors of a checkpoint, from one file or from all shards.
 std::map<std::string, torch::Tensor> load_optimizer(const std::filesystem::path& folder);
 
-// Writes a file of a checkpoint into the folder that open() has made, on any process. Flushes the
+// Writes, on any process, a file of a checkpoint into the folder that open() has made. Flushes the
 // file, and reads it again for its entry in the manifest. On failure removes the file and throws a
 // data Error with the needed and the free space.
 ManifestEntry write_checkpoint_part(const std::filesystem::path& folder, const Checkpoint& part);
 
-// Writes and flushes files in a folder with a temporary name, then a manifest with their sizes and
-// CRC-32C; flushes the folder, renames it, and flushes its parent; then writes the pointers. A
-// crash at any moment leaves every earlier checkpoint, and the new one as a whole or not at all.
+// Writes and flushes files, and then a manifest, in a folder with a temporary name. Flushes and
+// renames the folder, flushes its parent, and then writes the pointers. A crash at any moment
+// leaves all earlier checkpoints, and the new one completely or not at all.
 class CheckpointStore {
  public:
   // Creates `directory` if it is missing. keep_last >= 1.
@@ -57,10 +57,10 @@ class CheckpointStore {
   std::filesystem::path open(int64_t step);
   void abandon(int64_t step) noexcept;
 
-  // Saves a checkpoint, replacing one of the same step. Afterwards only the newest keep_last
+  // Saves a checkpoint, and replaces one of the same step. Afterwards only the newest keep_last
   // checkpoints, the best one and that of keep_step remain. On failure removes the written files
   // and throws a data Error with the needed and the free space. If the folder above `directory` was
-  // moved, throws an Error that says so and writes nothing.
+  // moved, throws an Error and writes nothing.
   std::filesystem::path save(const Checkpoint& checkpoint, bool best);
 
   // See checkpoint_folders().

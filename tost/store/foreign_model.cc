@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Json = nlohmann::ordered_json;
 
-// The key of a torch file under which this program writes the description of the model, as JSON.
+// The key in a torch file for this program's description of the model as JSON.
 constexpr char kDescriptionKey[] = "tost";
 
 class NamedWeights {
@@ -48,8 +48,8 @@ class NamedWeights {
   std::string prefix_;
 };
 
-// The patch of a stem of convolutions: each stage halves the side, and each after the first doubles
-// the width. A stem of one convolution has patches of the size of its kernel.
+// The patch of a stem of convolutions, in which each stage halves the side and each later stage
+// doubles the width. A stem of one convolution has patches of the size of its kernel.
 Json patch_side(const NamedWeights& weights, const std::string& projection) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
@@ -98,7 +98,7 @@ Json language(const NamedWeights& weights) {
   const bool tssa = weights.find("h.0.attn.temp") != nullptr;
   const Json rows = weights.side("h.0.attn.c_attn.weight", 0);
   const Json dim = weights.side("wte.weight", 1);
-  // Hugging Face stores the matrices of GPT-2 transposed.
+  // Reads transposed sizes, because Hugging Face stores the matrices of GPT-2 transposed.
   const bool transposed = !tssa && rows == dim;
   Json model;
   model["prefix"] = escaped(weights.prefix());
@@ -145,7 +145,7 @@ int64_t whole(const json& value, const char* key) {
             " is expected.");
 }
 
-// The value under a key of a JSON object; null where there is none.
+// The value under a key of a JSON object; null if there is none.
 json value_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? json() : *found;

@@ -16,10 +16,10 @@ namespace tost {
 
 using NamedShapes = std::map<std::string, std::vector<int64_t>>;
 
-// Describes every set of weights among the names ("model.…", "model_ema.…", also with _orig_mod. or
-// module. before the names) by an object {"prefix", "family", "mixer", "dim", "depth", "heads", …}
-// with the values that names and shapes show. Families: the official image classifiers ToST, XCiT
-// and ViT, timm's ViT, ToST's language models, and nanoGPT/GPT-2. Empty if no model is recognised.
+// Describes every set of weights in a file, such as "model.…" and "model_ema.…", by an object
+// {"prefix", "family", "mixer", "dim", "depth", "heads", …} with the values that names and shapes
+// show. Families: the official image classifiers ToST, XCiT and ViT, timm's ViT, ToST's language
+// models, and nanoGPT/GPT-2. Empty if no model is recognised.
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes);
 
 // Facts that a checkpoint states in addition to its weights; members without a fact are empty.
@@ -35,8 +35,8 @@ struct ModelFacts {
   std::vector<double> mean, std;
   std::vector<std::string> classes;
   std::string activation;  // of the MLP, by the names of Hugging Face
-  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). If this
-  // description is present, the other facts are not used.
+  // The description of the model by this program: to_json(ModelInfo) or to_json(LanguageInfo). If
+  // this description is present, the other facts are not used.
   std::optional<nlohmann::json> description;
 };
 
@@ -55,14 +55,14 @@ struct ForeignModel {
   int64_t side(const std::string& name, size_t d) const;
 };
 
-// `name` without the "_orig_mod." of torch.compile and the "module." of data parallelism.
+// Removes the "_orig_mod." of torch.compile and the "module." of data parallelism from `name`.
 std::string plain_name(std::string name);
 
 // Hidden units of the MLP divided by the width. Throws a data Error for a width below 1.
 double foreign_mlp_ratio(int64_t hidden, int64_t dim);
 
 // Reads the args of the official vision training, or the model_args and config of the official
-// language training and of nanoGPT. Throws a data Error for an impossible number.
+// language training and of nanoGPT. Throws a data Error for an impossible value.
 ModelFacts torch_facts(const TorchFile& file);
 
 // Reads the config.json of timm ("architecture", "pretrained_cfg") or of transformers (GPT-2), if

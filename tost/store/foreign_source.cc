@@ -65,7 +65,7 @@ std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights wei
             ema ? "; use the raw weights." : ".");
 }
 
-// Removes prefixes from the names of weights, and adds GPT-2's "transformer." if it is missing.
+// Removes prefixes from the names of weights, and adds a missing "transformer." to those of GPT-2.
 template <class Value>
 std::map<std::string, Value> by_plain_names(const std::string& file,
                                             const std::map<std::string, Value>& named) {

@@ -1,5 +1,5 @@
-// Opens weights of other programs: files of torch.save, without executing anything in them, and
-// safetensors files without this program's description, with the config.json next to them.
+// Opens weights of other programs: files of torch.save, whose code is never run, and safetensors
+// files with the config.json next to them.
 //
 // Torch files hold weights under "model" or "state_dict" and averaged weights under "model_ema" or
 // "state_dict_ema", or are themselves a dict of tensors. The prefixes "_orig_mod." and "module."
@@ -21,11 +21,11 @@ struct ForeignWeights : ForeignModel {
   std::function<StateDict()> read;  // by plain_name()
 };
 
-// Whether a file is one of torch.save: its name ends in .pth, .pt or .bin, or its first bytes are
-// those of such a file and its name does not end in .safetensors.
+// Whether a file is one of torch.save, by its name (.pth, .pt or .bin) or, if the name does not end
+// in .safetensors, by its first bytes.
 bool is_torch_checkpoint(const std::filesystem::path& file);
 
-// Opens weights and reads only their names and shapes. Throws data Errors that name the file.
+// Opens weights and reads only their names and shapes. Throws data Errors naming the file.
 ForeignWeights open_foreign_weights(const std::filesystem::path& file, Weights weights);
 
 // Whether a model file is of another program: a file of torch.save, or a safetensors file without

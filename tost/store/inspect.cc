@@ -57,7 +57,7 @@ void add_statistics(Json& row, torch::Tensor tensor) {
 // The tensors of a report, and sums over these tensors.
 class TensorTable {
  public:
-  // Statistics stop where overlapping tensors would make them cost far more than the file.
+  // Limits statistics, because overlapping tensors could have far more elements than the file.
   TensorTable(const InspectOptions& options, int64_t file_bytes)
       : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
 
@@ -163,7 +163,7 @@ void describe_safetensors(Json& report, const fs::path& path, const InspectOptio
     tensor.dtype = find_safetensors_dtype(entry.dtype)->dtype;
     tensor.shape = entry.shape;
     tensor.strides.assign(entry.shape.size(), 1);
-    // Strides of an empty tensor have no meaning, and their products may overflow.
+    // Ignores the strides of an empty tensor, because their products may overflow.
     for (size_t d = entry.shape.size(); entry.begin < entry.end && d-- > 1;) {
       tensor.strides[d - 1] = tensor.strides[d] * entry.shape[d];
     }
@@ -214,7 +214,7 @@ Json inspect_verified(const fs::path& file, const InspectOptions& options) {
   return report;
 }
 
-// Adds the settings of the run that `path` or the checkpoint folder belongs to.
+// Adds the settings of the run that contains `path` or the checkpoint folder.
 void add_arguments(Json& report, const fs::path& path, const fs::path& checkpoint) {
   for (const fs::path& run : {path, checkpoint.parent_path().parent_path()}) {
     if (!path_exists(run / kConfigFile)) continue;

@@ -17,9 +17,9 @@ struct InspectOptions {
 
 // {"file", "bytes", "format", "version", "shards", "models", "elements", "tensors", "storages",
 //  "classes", "suspicious", "metadata"}, the parts that apply: of a file of torch.save or
-// safetensors, or of an index of shards, which are reported as one file. "classes" are the names in
-// the pickle; "suspicious" is true if one of these names is not known to be harmless. Throws a data
-// Error for a file that is refused or of another kind, and for shards that do not belong together.
+// safetensors, or of an index of shards, whose shards are reported as one file. "classes" are the
+// names in the pickle; "suspicious" is true if one of these names is not known to be harmless.
+// Throws a data Error for an invalid or unknown file, and for shards that do not match.
 nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
                                            const InspectOptions& options);
 
@@ -29,7 +29,7 @@ nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
 // file, even a refused one. Throws a data Error if there is nothing to inspect.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, const InspectOptions& options);
 
-// The report of a file or folder that cannot be inspected; its "suspicious" is null.
+// The report for a file or folder that cannot be inspected, in which "suspicious" is null.
 nlohmann::ordered_json inspect_refusal(const std::filesystem::path& path, const Error& error);
 
 }  // namespace tost

@@ -2,8 +2,8 @@
 //
 // Linear maps and token tables are stored in bfloat16, or as the integers NAME and the scales
 // NAME.scale of ops/quantized_weight.h. Everything else is float32. The metadata "tost.precision"
-// names the precision. Readers get the float32 values that these numbers encode. An engine of the
-// same precision rounds these values to the same integers again.
+// names the precision. Readers get the float32 values of the stored weights. An engine of the same
+// precision rounds these values to the same integers again.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace tost {
 
-// The one of stored_precisions() that has this name. Throws a usage Error for other names.
+// Finds the stored precision with this name. Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
-// The precision to compute in: `requested` unless it is empty, else the precision of the file if it
-// is in `known`, else fp32. Throws a usage Error if `requested` names no precision.
+// The precision of computation is `requested` unless this is empty, else that of the file if it is
+// in `known`, else fp32. Throws a usage Error if `requested` names no precision.
 Precision chosen_precision(const std::string& requested, Precision stored, const Precisions& known);
 
 struct StoredWeights {
@@ -32,7 +32,7 @@ struct StoredWeights {
 };
 
 // The module's tensors in the form that a file of this precision stores. Throws a usage Error for
-// fp32, a data Error naming the tensor where a weight is not finite.
+// fp32, and a data Error naming a tensor with a weight that is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision);
 
 // Replaces every pair of integers and scales of a file by a float32 tensor of the shape that

@@ -10,8 +10,8 @@
 
 namespace tost {
 
-// "vision", "language" or "sequence": the kind of the model file that `path` names (see
-// find_model_file). Reads only names and shapes. Throws a data Error if there is no such file.
+// The kind ("vision", "language" or "sequence") of the model file for `path` (see find_model_file).
+// Reads only names and shapes. Throws a data Error if there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
 // Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that

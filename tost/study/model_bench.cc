@@ -41,7 +41,7 @@ std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
 
 // Gives presets random weights, the same at every call, such that every layer affects the logits:
 // LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs. Throws a
-// usage Error for unknown names, and for a file with a mixer.
+// usage Error for unknown names, and for a mixer that is set together with a file.
 std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
   torch::manual_seed(0);
   for (const Kind& kind : kinds()) {
@@ -82,7 +82,7 @@ void give_memory_back() {
   malloc_trim(0);
 }
 
-// Caches the input of the last task and its logits by plain modules in fp32.
+// Caches the input of the last task, and the logits of plain modules in fp32 for this input.
 class Reference {
  public:
   struct Pair {
@@ -181,7 +181,7 @@ void fill_work(const ModelBenchOptions& options, const Configuration& c, const B
 
 void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
                  torch::Device device, ModelBenchRow& row) {
-  // The read of the weights, not arithmetic, bounds the time of products with a few rows.
+  // Skips decoding, whose products have a few rows and are bound by reading the weights.
   if (row.test != "decode" && facts_of(row.precision).packing) {
     const auto floor =
         measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
@@ -245,7 +245,7 @@ std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& mo
   return tasks;
 }
 
-// The largest number of tokens that a language model will read.
+// The largest number of tokens that the tasks of a language model need.
 int64_t longest_text(const ModelBenchOptions& o) {
   return o.tokens.empty() ? 0 : *std::max_element(o.tokens.begin(), o.tokens.end()) + o.steps;
 }
@@ -276,7 +276,7 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
 void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
   if (device.is_cpu()) return;
-  // TF32 would round the inputs of cuDNN's convolutions in fp32 to ten bits.
+  // Disables TF32, which would round the inputs of cuDNN's convolutions in fp32 to ten bits.
   at::globalContext().setAllowTF32CuDNN(false);
   const bool integers = std::any_of(o.precisions.begin(), o.precisions.end(),
                                     [](Precision p) { return !facts_of(p).modules; });

@@ -50,13 +50,13 @@ struct ModelBenchRow {
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
   // Highest resident memory of the process during this measurement; 0 if Linux does not report it.
-  // On a GPU: the highest memory of tensors.
+  // On a GPU, the highest memory of tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
-  // Milliseconds of a thread for each kernels::Work, in repetitions that took work_total_ms on
-  // average; 0 if not measured. The rest of work_total_ms is copies and waiting.
+  // The milliseconds that a thread spends on each kernels::Work, if measured, of work_total_ms in
+  // all. The rest of work_total_ms is copies and waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
 
@@ -66,11 +66,11 @@ struct ModelBenchRow {
 };
 
 // Parses "128,256,4k,1M" to {128, 256, 4096, 1048576}; k and M are powers of 1024. Throws a usage
-// Error for other text, and for lengths that are not in rising order.
+// Error for other texts and for lengths that are not in rising order.
 std::vector<int64_t> parse_lengths(const std::string& text);
 
-// Throws usage Errors for empty lists, unknown names, numbers out of range, and for the engine or
-// its precisions on a GPU.
+// Throws usage Errors for empty lists, unknown names and numbers out of range, and for the engine
+// or its precisions on a GPU.
 void check_model_bench(const ModelBenchOptions& options);
 
 // Measures every combination, and calls `report` with each finished row. A combination that a model
@@ -94,7 +94,7 @@ nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const Be
 // "of read" is the time of one read of the weights divided by the total time.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 
-// A table with the share of each kind of work in the time; "" if no row has these shares.
+// A table with the share of each kind of work in the total time; "" if shares were not measured.
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
 
 struct BenchChange {

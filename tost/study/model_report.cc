@@ -12,7 +12,7 @@ namespace {
 
 using Json = BenchRowJson;
 
-// Adds the time of each kind of work, such as work_products_ms; null if not measured.
+// Adds the time of each kind of work, such as work_products_ms; null if it was not measured.
 Json work_json(const ModelBenchRow& r) {
   Json work;
   const bool measured = r.work_total_ms > 0;

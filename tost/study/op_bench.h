@@ -28,9 +28,9 @@ struct OpBenchOptions {
   std::string device = "cpu";  // as device_from_name() takes it
 };
 
-// Medians in milliseconds, with the allocation of the output. "Plain" is the plain form on the same
-// w; "layer" is in-projection, operator and out-projection; "projections" is the two projections;
-// "both" is forward and backward. Causal layers have no biases, as in the official models.
+// Medians in milliseconds, including the allocation of outputs. "Plain" is the plain form on the
+// same w; "layer" is in-projection, operator and out-projection; "projections" is the two
+// projections; "both" is forward and backward. Causal layers have no biases.
 struct OpBenchRow {
   OpBenchShape shape;
   double error = 0;  // largest deviation from the plain form, over y, pi and all gradients,
@@ -44,16 +44,16 @@ struct OpBenchRow {
   double projections_ms = 0;
   double layer_both_ms = 0;
   double projections_both_ms = 0;
-  // Only on a GPU: a layer of softmax attention with as many heads, in torch's fused kernels.
+  // The time of a softmax attention layer in torch's fused kernels; measured only on a GPU.
   double attention_ms = 0, attention_both_ms = 0;
-  // The memory of a layer's input and of what it stores for backward, divided by that of the input;
-  // NaN if the caching allocator, which counts the memory, is off.
+  // The memory of a layer's input and of what it stores for backward, divided by that of the input,
+  // or NaN if the caching allocator, which counts the memory, is off.
   double layer_kept = 0;
   double plain_layer_kept = 0;
 };
 
 // Checks for every shape that operator and plain form agree, then measures both in alternating
-// rounds. Calls `report` with each finished row, and uses torch's number of threads. On a GPU many
+// rounds. Calls `report` with each finished row, and uses torch's number of threads. On a GPU, many
 // calls are queued and timed together. Throws a usage Error for bad options and a data Error if the
 // two forms disagree.
 std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,

@@ -12,8 +12,8 @@ namespace {
 
 using torch::Tensor;
 
-// The whole gradient of a parameter with a working copy. The copy holds the gradient, except for a
-// dense part that reached the parameter itself, and for a sparse part from table lookups.
+// The whole gradient of a parameter with a working copy. Most of the gradient is in the copy; the
+// parameter may have a dense part, or a sparse part from table lookups.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
   Tensor of_weight = p.grad(), other = copy.target().grad();
   if (of_weight.defined() && other.defined()) {

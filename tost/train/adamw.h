@@ -1,4 +1,4 @@
-// AdamW (arXiv 1711.05101) over named parameter groups, in one pass over memory; Muon in groups
+// AdamW (arXiv 1711.05101) over named parameter groups, in one pass over memory, and Muon in groups
 // that are marked for Muon.
 #pragma once
 

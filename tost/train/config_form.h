@@ -96,9 +96,9 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
-// The settings of the data on which a model is scored: `input`, completed for `keys` by the run
-// that contains the model file, if any. The run's settings for reading and splitting data apply
-// only to the run's data.
+// The settings of the data on which a model is scored. They are `input`, completed for `keys` by
+// the run that contains the model file, if any. The run's settings for reading and splitting data
+// apply only to the run's data.
 nlohmann::json scored_data(nlohmann::json input, const std::filesystem::path& model_file,
                            std::vector<std::string> keys);
 

@@ -50,8 +50,8 @@ class SharedStep {
   Group* batch_norm_group() { return norm_group_.get(); }
   // Sums over the processes that divide the tokens of the same rows; null for whole sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
-  // Returns the loss of a batch; NaN if the loss of another process with the same rows is not
-  // finite, so that all or none of these processes run backward.
+  // Returns the loss of a batch, or NaN if another process with the same rows has a loss that is
+  // not finite. So all or none of the processes run backward.
   double agreed(double loss);
 
   void begin();

@@ -147,7 +147,7 @@ HWY_INLINE Int4Row int4_row(const void* prepared, int64_t groups, int64_t row) {
   return {reinterpret_cast<int16_t*>(base), sums, sums + groups + 16};
 }
 
-// The largest magnitude of `count` values; NaN if one is not finite.
+// The largest magnitude of `count` values, or NaN if one is not finite.
 inline float largest_value(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

@@ -27,7 +27,7 @@ namespace tost::kernels::HWY_NAMESPACE {
   "vfmadd231ps %%zmm24, %%zmm" #X ", %%zmm" #A "\n\t"  \
   "vfmadd231ps %%zmm25, %%zmm" #X ", %%zmm" #B "\n\t"  \
   "vfmadd231ps %%zmm26, %%zmm" #X ", %%zmm" #C "\n\t"
-// Adds the products of one input of all rows; X and WEIGHT are its offsets in bytes.
+// Adds the products of one input of all rows, whose offsets in bytes are X and WEIGHT.
 #define TOST_INPUT(X, WEIGHT)                               \
   "vmovups " #WEIGHT "(%[weight]), %%zmm24\n\t"             \
   "vmovups " #WEIGHT "+64(%[weight]), %%zmm25\n\t"          \

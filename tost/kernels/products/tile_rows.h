@@ -17,8 +17,8 @@ inline constexpr int64_t kTileStep = 64;
 // The number of columns in a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
-// Memory to prefetch into the L2 cache during the product: `pieces` of `bytes` bytes, `stride`
-// bytes apart. Prefetching has no effect on results.
+// Memory to prefetch into the L2 cache during the product, in `pieces` of `bytes` bytes that are
+// `stride` bytes apart. Prefetching has no effect on results.
 struct FetchAhead {
   const char* data = nullptr;
   int64_t bytes = 0, stride = 0, pieces = 0;

@@ -61,8 +61,8 @@ torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 // Influence by distance: the mean of the entries [j, j + d] over j, for d from 1 to T - 1.
 torch::Tensor influence_by_distance(const torch::Tensor& influence);
 
-// The influence of token j on later tokens: the mean of the entries [j, j + 1 ... j + reach]; NaN
-// if fewer than `reach` tokens follow.
+// The influence of token j on later tokens: the mean of the entries [j, j + 1 ... j + reach], or
+// NaN if fewer than `reach` tokens follow.
 torch::Tensor influence_of_tokens(const torch::Tensor& influence, int64_t reach);
 
 // The reach for `tokens` tokens: 32, or half of a smaller number than 64, at least 1.

@@ -1,6 +1,6 @@
-// Causal language models, which map token ids to logits of the next token: ToST-GPT and its softmax
-// counterpart (arXiv 2412.17810, Table 4) with the names of the official code, and models without a
-// context limit.
+// Causal language models, which map token ids to logits of the next token. They are ToST-GPT and
+// its softmax counterpart (arXiv 2412.17810, Table 4) with the names of the official code, and
+// models without a context limit.
 #pragma once
 
 #include <cstdint>

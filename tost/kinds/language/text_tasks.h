@@ -1,4 +1,4 @@
-// Tasks that score a language model on texts: LAMBADA and questions with several answers.
+// Scores a language model on texts, by LAMBADA and by questions with several answers.
 #pragma once
 
 #include <optional>

@@ -35,8 +35,8 @@ json lra() {
           {"checkpoint_every_steps", 1'000}};
 }
 
-// The three tasks of text: Adam with decoupled decay, and the inverse square root of the step. The
-// benchmark's base rate of 0.05 is a peak of 0.05 / sqrt(warm-up). The benchmark decays every
+// The three tasks of text use Adam with decoupled decay, and the inverse square root of the step.
+// The benchmark's base rate of 0.05 is a peak of 0.05 / sqrt(warm-up). The benchmark decays every
 // parameter; the recipes exempt biases, norms and rates of state-space models.
 json lra_text(int64_t warmup, int64_t steps) {
   return {{"batch", 32},

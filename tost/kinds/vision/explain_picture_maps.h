@@ -46,7 +46,8 @@ struct PictureLayer {
   torch::Tensor entropy;         // see membership_entropy() [N]
   torch::Tensor norms;           // of the patches after the block [N]
   torch::Tensor register_norms;  // of the registers after the block [R]
-  // The compression_before and compression_after of layer_rates.h; NaN for a layer without rates.
+  // The compression_before and compression_after of layer_rates.h, or NaN for a layer without
+  // rates.
   double compression_before = std::nan(""), compression_after = std::nan("");
 };
 

@@ -88,7 +88,7 @@ SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
 BestMask best_head(const std::vector<SegmentationLayer>& layers);
 BestMask best_k_means(const std::vector<SegmentationLayer>& layers);
 
-// The mean and deviation over pictures of the first score minus the second; NaN if a score is
+// The mean and deviation over pictures of the first score minus the second, or NaN if one is
 // missing.
 Spread paired_difference(const MaskScore& first, const MaskScore& second);
 

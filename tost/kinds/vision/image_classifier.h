@@ -40,8 +40,8 @@ class ImageClassifier : public torch::nn::Module {
   const VisionConfig& config() const { return config_; }
 
  protected:
-  // Returns images on the model's device. Throws the data Error of forward() unless they have rank
-  // 4, a floating type, in_channels channels and at least one image.
+  // Returns images on the model's device. Throws the data Error of forward() unless the images have
+  // rank 4, a floating type, in_channels channels and at least one image.
   torch::Tensor checked_images(const torch::Tensor& images) const;
 
  private:
