@@ -58,8 +58,8 @@ class Group {
   // Connects the GPUs of the processes over NCCL, after set_timeout(); requires a build with NCCL.
   void connect_gpus(torch::Device gpu);
 
-  // Replaces x by its sum over the processes: the same bits on each process, and on the CPU in
-  // every run with as many processes.
+  // Replaces x by its sum over the processes, with the same bits on each process. On the CPU, all
+  // runs with the same number of processes give the same bits.
   void sum(const torch::Tensor& x);
   // Begins such a sum. Calling the returned function waits until `x` is ready.
   std::function<void()> begin_sum(const torch::Tensor& x);

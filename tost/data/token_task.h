@@ -28,8 +28,8 @@ bool is_token_task(const std::filesystem::path& folder);
 class TokenTaskData {
  public:
   // Throws a usage Error with the existing splits for a missing split. Throws a data Error naming
-  // the file for tensors that are missing, of wrong shapes or types, or of different sizes, for
-  // groups without a name, and for samples without a target.
+  // the file for missing tensors, wrong shapes or types, groups without a name, and samples without
+  // a target.
   TokenTaskData(const std::filesystem::path& folder, const std::string& split);
 
   const std::string& task() const { return task_; }

@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// Two neighbours that can be joined, ordered by id, then from the left. The struct is small,
-// because a long piece has one for each byte and their heap takes most of the time.
+// Two neighbours that can be joined; pairs are ordered by id, and then by position. The struct is
+// small, because a long piece has one for each byte and the heap takes most of the time.
 struct Candidate {
   uint64_t key;     // id, then where the left part begins
   uint32_t length;  // of both
@@ -32,7 +32,7 @@ struct Candidate {
   bool operator>(const Candidate& other) const { return key > other.key; }
 };
 
-// The parts of a piece, as a linked list over the offsets where they begin.
+// The parts of a piece, as a linked list of the offsets at which they begin.
 class Parts {
  public:
   Parts(std::string_view piece, const BpeTable& table)

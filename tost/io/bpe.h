@@ -58,8 +58,8 @@ class BpeTable {
 // ---- The files of GPT-2's vocabulary. ----
 
 // Reads GPT-2's 50,256 tokens by id, without the end of text. `path` is a ranks file of tiktoken,
-// or a folder with one (*.tiktoken) or with vocab.bpe and encoder.json, which are compared. Throws
-// a data Error naming file and line.
+// or a folder with a ranks file (*.tiktoken), or with vocab.bpe and encoder.json, which must match.
+// Throws a data Error naming file and line.
 std::vector<std::string> read_gpt2_tokens(const std::string& path);
 
 // Write and read tokens in base64, separated by spaces; the reader throws a data Error naming

@@ -41,7 +41,7 @@ class Gpt2Alphabet {
     }
   }
 
-  // The bytes in the order of the first 256 ids.
+  // Lists the bytes in the order of the first 256 ids.
   const std::array<uint8_t, 256>& order() const { return order_; }
   // The bytes that `word` represents; empty if it has a character outside the alphabet.
   std::string decode(std::string_view word) const {

@@ -1,5 +1,5 @@
-// The idx format of the MNIST family: two zero bytes, a type byte (8 = unsigned byte), the number
-// of dimensions, each dimension as 4 big-endian bytes, then the values.
+// The idx format of MNIST: two zero bytes, a type byte (8 for unsigned bytes), the number of
+// dimensions, 4 big-endian bytes for each dimension, and then the values.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct IdxArray {
 };
 
 // Reads an idx file of unsigned bytes, plain or gzip-compressed. Throws a data Error naming the
-// file if it is missing or not idx, has another type or number of dimensions, has a dimension that
-// is 0 or too large, claims more than `max_bytes` (checked before allocation), or has fewer or more
-// bytes than its header claims.
+// file if it is missing or not idx, has another type or number of dimensions, an impossible
+// dimension, more than `max_bytes` bytes (checked before allocation), or another length than the
+// header says.
 IdxArray read_idx(const std::string& path, int64_t dimensions,
                   int64_t max_bytes = int64_t{4} << 30);
 

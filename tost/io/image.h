@@ -42,7 +42,7 @@ struct ImageLimits {
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 
-// The number of pixels that decode_image would process, found without decoding. The pixels of a
+// The number of pixels that decode_image would process, without decoding. The pixels of a
 // progressive JPEG count once for each scan. Throws as decode_image.
 int64_t decoding_work(std::string_view bytes, std::string_view name,
                       const ImageLimits& limits = {});

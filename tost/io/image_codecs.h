@@ -1,4 +1,4 @@
-// Declarations for image.cc and the two codecs; users include image.h.
+// Declarations for image.cc and the two codecs; other code includes image.h.
 #pragma once
 
 #include "tost/io/image.h"

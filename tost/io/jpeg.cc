@@ -16,7 +16,8 @@
 namespace tost {
 namespace {
 
-// Limits the scans of a progressive file, which can be repeated without end; encoders use about 10.
+// Limits the scans of a progressive file, because a file can repeat scans without end; encoders use
+// about 10.
 constexpr int kMaxScans = 500;
 
 struct JpegErrors {
@@ -37,7 +38,7 @@ void on_error(j_common_ptr info) {
   leave(info, text);
 }
 
-// Whether a warning is harmless: correct encoders cause it and it changes no pixel. Extra bytes
+// Whether a warning is harmless, because correct files cause it and no pixel changes. Extra bytes
 // before a marker of the header are due to a wrong length field. After the first scan such bytes
 // are pixels that the decoder lost in damaged data.
 bool is_harmless(j_common_ptr info) {
@@ -52,7 +53,7 @@ bool is_harmless(j_common_ptr info) {
   }
 }
 
-// After a warning (level -1) the library would continue with invented pixels.
+// Ends at a warning (level -1), after which the library would invent pixels.
 void on_message(j_common_ptr info, int level) {
   if (level < 0 && !is_harmless(info)) on_error(info);
 }
@@ -75,7 +76,7 @@ void on_skip(j_decompress_ptr info, long count) {
   info->src->bytes_in_buffer -= static_cast<size_t>(count);
 }
 
-// Converts CMYK, which Adobe stores as 255 - ink; divides the product by 255 with rounding.
+// Converts CMYK, which Adobe stores as 255 - ink; divides by 255 with rounding.
 uint8_t ink_to_light(int stored_colour, int stored_black) {
   const int product = (255 - stored_colour) * stored_black + 128;
   const int light = stored_black - ((product + (product >> 8)) >> 8);
@@ -169,7 +170,7 @@ int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimi
   read_size(decoder, name, limits);
   const int64_t pixels = decoder.width() * decoder.height();
   if (!decoder.in_scans()) return pixels;
-  // The marker at the beginning of every scan, which coded data cannot contain.
+  // The marker of a scan, which coded data cannot contain.
   constexpr std::string_view kScan = "\xFF\xDA";
   int64_t scans = 0;
   for (size_t at = bytes.find(kScan); at != bytes.npos; at = bytes.find(kScan, at + 2)) ++scans;

@@ -19,7 +19,7 @@ struct JsonLimits {
 
 // Throws an Error of the kind `limits.error`: "WHERE is not JSON at line 2, column 7.", "WHERE is
 // nested deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is
-// not JSON. The memory is at most a constant times the text's size.
+// not JSON. Memory is at most a constant times the size of the text.
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 
@@ -28,7 +28,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
                                           const JsonLimits& limits = {});
 
 // Writes JSON on one line or indented. Bytes that are not UTF-8 become U+FFFD, where nlohmann's
-// dump() throws. Do not use it for values that must be read again unchanged.
+// dump() throws. The function must not be used for values that must be read again unchanged.
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);

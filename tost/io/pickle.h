@@ -90,7 +90,7 @@ class PickleTree {
   // Whether the value is the global, or an object made by calling it.
   bool is_global(PickleId id, std::string_view module, std::string_view name) const;
   bool is_call(PickleId id, std::string_view module, std::string_view name) const;
-  // Appends all values that this value refers to directly, in order.
+  // Appends, in order, all values to which this value refers directly.
   void append_children(PickleId id, std::vector<PickleId>& out) const;
 
  private:
@@ -117,8 +117,8 @@ class PickleTree {
 };
 
 // Limits of a pickle. One byte of a pickle can make a value of 40 bytes, a container of about 100
-// or an object of about 200, so memory has a separate limit. Growing vectors can take the same
-// amount again for a moment, which is not counted.
+// or an object of about 200, so memory has a separate limit. The limit does not count the memory
+// that growing vectors need temporarily.
 struct PickleLimits {
   int64_t values = 4'000'000;
   int64_t items = 16'000'000;  // references in all containers
@@ -131,11 +131,10 @@ struct PickleLimits {
 // Reads one pickle of at most 1 GiB from `bytes`, which must outlive the tree and hold nothing
 // else. `where` names file and entry in messages.
 //
-// Throws a data Error naming the byte for opcodes that protocols 2 to 5 do not write, extension
-// codes, buffers outside of the pickle, wrong frames, a missing STOP, use of an empty stack or
-// memo, a misplaced mark, keys of a wrong type, longer than 64 KiB or repeated, class names that
-// are longer than 512 bytes or more than 100,000, strings that are not UTF-8, changes of a tuple or
-// a class, and values above a limit.
+// Throws a data Error naming the byte for unknown opcodes, extension codes, external buffers, wrong
+// frames, a missing STOP, use of an empty stack or memo, a misplaced mark, wrong or repeated keys,
+// keys above 64 KiB, class names above 512 bytes, more than 100,000 class names, strings that are
+// not UTF-8, changes of a tuple or a class, and values above a limit.
 PickleTree read_pickle(std::string_view bytes, const std::string& where,
                        const PickleLimits& limits = {});
 

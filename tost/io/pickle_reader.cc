@@ -51,8 +51,8 @@ class TreeChecker {
   }
 
  private:
-  // Counts the levels of values below this one on the longest path; an edge that closes a cycle
-  // does not count. Recurses at most `most_` deep.
+  // Counts the levels of nested values below this one; an edge that closes a cycle does not count.
+  // Recurses at most `most_` deep.
   void measure(PickleId id, int64_t above) {
     refuse_beyond(above, id);
     levels_[id] = kOpen;
@@ -215,7 +215,7 @@ class PickleMachine {
 
   // The approximate number of bytes of tree, stack and memo.
   size_t memory() const {
-    // Counts items twice, because up to half of a block, of at least 32 bytes, may be unused.
+    // Counts items twice, because up to half of the memory of a vector may be unused.
     constexpr size_t kBlock = 32, kNode = 64;
     return tree_.values_.size() * sizeof(PickleValue) +
            tree_.items_.size() * (sizeof(std::vector<PickleId>) + kBlock) +

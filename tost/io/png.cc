@@ -12,7 +12,7 @@
 namespace tost {
 namespace {
 
-// The largest expansion by deflate, so that a header that claims more means a truncated file.
+// The largest expansion by deflate; a header that claims more means a truncated file.
 constexpr int64_t kMaxExpansion = 1032;
 
 struct PngErrors {
@@ -57,7 +57,8 @@ class PngDecoder {
   bool read_header(const ImageLimits& limits) {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, &source_, on_read);
-    // Checks limits in image.cc, with better messages than the library's. Skips text chunks.
+    // Disables the library's limits, because image.cc checks limits with better messages. Skips
+    // text chunks.
     const auto side = static_cast<png_uint_32>(limits.max_side);
     png_set_user_limits(png_, side, side);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);

@@ -23,8 +23,8 @@ double filter_value(Filter filter, double x) {
   return 0;
 }
 
-// One axis of a box, in which `input` positions from `begin` on map to `output` positions; `count`
-// of them from `first` on are needed.
+// One axis of a box, in which `input` positions from `begin` on map to `output` positions. Only the
+// `count` output positions from `first` on are needed.
 struct Axis {
   int64_t begin = 0;
   int64_t input = 0;
@@ -44,7 +44,8 @@ struct Weights {
   std::vector<int32_t> values;  // [wanted, taps]
 };
 
-// Makes positions count from the first needed one; both ends grow with the output position.
+// Makes positions count from the first needed one; the range of inputs moves with the output
+// position.
 void begin_at_first(Weights& weights, int64_t axis_begin) {
   const int64_t begin = weights.first.front();
   weights.begin = axis_begin + begin;

@@ -19,7 +19,7 @@ struct Box {
   int64_t height = 0;
 };
 
-// Cuts `box` out of the image. Throws a usage Error unless it is within the image.
+// Cuts `box` out of the image. Throws a usage Error unless `box` is within the image.
 Image crop(const Image& image, const Box& box);
 
 // Resizes in two passes, along rows and along columns, by a triangle or Keys cubic (a = -0.5)

@@ -19,8 +19,8 @@ void require_utf8(std::string_view text, std::string_view what);
 // `most` bytes, and appends "…".
 std::string escaped(std::string_view text, size_t most = 200);
 
-// Returns escaped() between apostrophes. The name is not `quoted`, because std::quoted would be
-// found first.
+// Returns escaped() between apostrophes. The function is not called `quoted`, because a call would
+// find std::quoted.
 std::string shown(std::string_view text, size_t most = 200);
 
 }  // namespace tost

@@ -24,7 +24,7 @@ bool is_shard_name(const std::string& name) {
          name.front() != '.' && std::all_of(name.begin(), name.end(), plain);
 }
 
-// The first name in `a` that `b` lacks; null if there is none.
+// The first name in `a` that is not in `b`; null if there is none.
 const std::string* missing_from(const std::set<std::string>& b, const std::set<std::string>& a) {
   const auto found =
       std::find_if(a.begin(), a.end(), [&](const std::string& name) { return b.count(name) == 0; });

@@ -1,6 +1,6 @@
-// Files of 16-bit token ids, little-endian. nanoGPT's hold only the ids; llm.c's begin with a
-// header of 256 32-bit numbers: magic 20240520, version 1, number of tokens, zeros. llm.c's files
-// of 32-bit tokens (magic 20240801) are not read.
+// Files of 16-bit token ids, little-endian. Files of nanoGPT hold only the ids. Files of llm.c
+// begin with a header of 256 32-bit numbers: magic 20240520, version 1, number of tokens, zeros.
+// Their 32-bit variant (magic 20240801) is not supported.
 #pragma once
 
 #include <array>
@@ -31,8 +31,9 @@ inline constexpr int64_t kMaxTokenFileVocab = 65'536;
 // A token file, mapped into memory. Immutable.
 class TokenFile {
  public:
-  // A file with llm.c's magic number has llm.c's format, others nanoGPT's. Throws a data Error
-  // naming the file for an odd size, no tokens, another version, a wrong count, or 32-bit tokens.
+  // A file with the magic number has the format of llm.c, other files that of nanoGPT. Throws a
+  // data Error naming the file for an odd size, no tokens, another version, a wrong count, or
+  // 32-bit tokens.
   explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }

@@ -24,7 +24,7 @@ class Gpt2Tokenizer : public Tokenizer {
   int64_t vocab_size() const override { return table_.size() + 1; }
   int32_t end_of_text() const override { return static_cast<int32_t>(table_.size()); }
 
-  // Copies the ids of repeated words.
+  // Encodes a text, and copies the ids of repeated words.
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> ids;
     std::unordered_map<std::string_view, Known> known;

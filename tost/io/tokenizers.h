@@ -25,11 +25,12 @@ class CharSet {
   std::vector<bool> seen_;
 };
 
-// The tokenizer of words with `size` ids in all: 0 `<unk>`, 1 `<eos>` (the end of a line), then the
-// most frequent words of `text`, equally frequent ones in the order of their bytes. ASCII white
-// space separates words; their pieces begin with a space. A text with fewer words gives a smaller
-// vocabulary. Throws a usage Error for a size below 3 or above 2^24, a data Error naming `where`
-// for text that is not UTF-8 or has no words. Encoding never fails: other words become `<unk>`.
+// The tokenizer of words with `size` ids: 0 is `<unk>`, 1 is `<eos>` (the end of a line), and then
+// come the most frequent words of `text`. Equally frequent words are in the order of their bytes.
+// ASCII white space separates words; the pieces of words begin with a space. A text with fewer
+// words gives a smaller vocabulary. Throws a usage Error for a size below 3 or above 2^24, a data
+// Error naming `where` for text that is not UTF-8 or has no words. Encoding never fails: other
+// words become `<unk>`.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int64_t size,
                                                      const std::string& where);
 

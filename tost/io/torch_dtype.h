@@ -53,7 +53,7 @@ const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
-// Whether a type is none of the complex, quantised, 4-bit and raw types.
+// Whether a type is a plain one: not complex, quantised, 4-bit or raw.
 inline bool is_real(TorchDtype dtype) {
   return dtype <= TorchDtype::kFloat8E8m0fnu;
 }

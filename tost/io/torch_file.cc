@@ -45,7 +45,7 @@ class ArchiveReader {
   }
 
  private:
-  // Finds the folder that all entries share, with its slash.
+  // Finds the folder of all entries, with the slash at its end.
   void find_folder() {
     if (archive_.entries().empty()) fail_torch(file_, "its archive is empty");
     const std::string_view first = archive_.entries().front().name;

@@ -1,6 +1,6 @@
 // Reads files of torch.save as data: their values, and their tensors as views of the file's bytes.
-// Executes and imports nothing, and allocates nothing on a mere claim of size. Free of torch;
-// torch_tensors.h makes torch's tensors from the result.
+// Executes and imports nothing, and allocates no memory for a size that the file only claims. Free
+// of torch; torch_tensors.h makes torch's tensors from the result.
 //
 // The reader supports the zip archive of torch 1.6 and later, with NAME/data.pkl, NAME/data/KEY,
 // NAME/version and NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian
@@ -48,7 +48,7 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// The most elements of a tensor that, by strides of 0, has more elements than its storage.
+// The most elements of a tensor that has more elements than its storage, by strides of 0.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
 // The values and storages of an archive.

@@ -1,4 +1,4 @@
-// Softmax attention of a few queries over the same rows, for class tokens.
+// Softmax attention of a few queries to the same rows, for class tokens.
 #pragma once
 
 #include <cstdint>

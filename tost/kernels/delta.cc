@@ -1,13 +1,13 @@
 // The gated delta rule on a CPU: forward, backward, single tokens, schedule.
 //
-// Why blocks. Token by token, the state would be read and written once a token. A block of 16
-// tokens reads the state twice and writes it once: with S the state before the block, D_ij the
-// decay from token j to token i and d_i the decay from the block's start,
+// Why blocks. One token at a time, each token would read and write the state. A block of 16 tokens
+// reads the state twice and writes it once: with S the state before the block, D_ij the decay from
+// token j to token i and d_i the decay from the block's start,
 //   e_i = v_i - d_i Sᵀk_i - sum_(j<i) D_ij (k_i k_j) u_j,  u_i = beta_i e_i
 //   o_i = d_i Sᵀq_i + sum_(j<=i) D_ij (q_i k_j) u_j
 //   S'  = d S + sum_j D_(last)j k_j u_jᵀ
-// Forward substitution gives the u. Longer blocks would need more work, because products between
-// tokens grow with the square of the block's length.
+// Forward substitution computes the vectors u. Longer blocks would need more work, because products
+// between tokens grow with the square of the block's length.
 //
 // D is a product of decays, not a quotient of products, so it is exact for any decay, even 0.
 //

@@ -1,7 +1,8 @@
 // The gated delta rule on raw memory, forward and backward, for sequences, chunks and single
 // tokens, from the state of earlier tokens (arXiv 2406.06484, 2412.06464).
 //
-// Definition. Per sample and head, S [K, V], q and k [T, K], v [T, V], beta and log decay a [T]:
+// Definition. The definition for one sample and head, with S [K, V], q and k [T, K], v [T, V], beta
+// and log decay a [T]:
 //   S_t = e^(a_t) S_(t-1) + k_t u_tᵀ,  u_t = beta_t (v_t - e^(a_t) S_(t-1)ᵀ k_t)
 //   o_t = scale S_tᵀ q_t
 //
@@ -41,7 +42,8 @@ struct DeltaArgs {
   float* next_state = nullptr;   // optional: after the last token; may be `state` itself
   float* carry = nullptr;        // optional, for backward: delta_carry_size() numbers
 
-  // Backward, from the inputs and `carry`. Results must not overlap the inputs.
+  // Further arguments of backward, after the inputs and `carry`. Results must not overlap the
+  // inputs.
   ConstHeads grad_o;
   const float* grad_next_state = nullptr;  // optional
   Heads grad_q, grad_k, grad_v, grad_beta;

@@ -58,7 +58,7 @@ int64_t find_target(std::string_view name, std::string_view source) {
              "', which this build and CPU do not have; use one of ", names, "or auto.");
 }
 
-// The set in use. HWY_DYNAMIC_DISPATCH calls the functions of Highway's chosen target.
+// The set in use. Sets Highway's target, whose functions HWY_DYNAMIC_DISPATCH calls.
 std::atomic<int64_t>& chosen_target() {
   static std::atomic<int64_t> target = [] {
     const char* name = std::getenv("TOST_ISA");

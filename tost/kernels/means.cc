@@ -76,7 +76,7 @@ struct MeansBlock {
   const float* before = nullptr;  // [P + 1]: M and R before the chunk
   float* rest = nullptr;          // [P + 1]: sums since the chunk began, updated
   Written y;
-  // Backward. The forward sums M [tokens, P], R and 1 / sqrt(R + 1e-6) [tokens] of some tokens.
+  // Backward. The sums M [tokens, P] and R [tokens], and 1 / sqrt(R + 1e-6), of some tokens.
   bool first = false;  // whether the chunk begins here
   float* sums = nullptr;
   int64_t sums_stride = 0;
@@ -120,7 +120,7 @@ HWY_INLINE WideVec sigmoid(WideVec x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, above), above);
 }
 
-// The pi, R and 1 / sqrt(R + 1e-6) of some tokens.
+// The values pi, R and 1 / sqrt(R + 1e-6) of some tokens.
 struct MeansWeights {
   HWY_ALIGN float pi[kTokenGroup];
   HWY_ALIGN float mass[kTokenGroup];
@@ -356,7 +356,7 @@ class MeansRun {
   int64_t sums_of(int64_t sample, int64_t head) const {
     return (sample * shape_.heads + head) * (shape_.width + 1);
   }
-  // The offset in the carry of the sums before a token's chunk.
+  // The offset, in the carry, of the sums before a token's chunk.
   int64_t carry_of(int64_t sample, int64_t head, int64_t token) const {
     const int64_t chunk = sample * causal_chunks(shape_.tokens) + token / kCausalChunk;
     return chunk * means_state_size(shape_) + head * (shape_.width + 1);
@@ -399,7 +399,7 @@ class MeansRun {
     return b;
   }
 
-  // Computes a head's sums after a chunk from the sums before it: total = G^tokens total + rest.
+  // Computes a head's sums after a chunk from those before: total = G^tokens total + rest.
   void add_chunk(int64_t sample, int64_t head, int64_t tokens, double* total) const {
     const float* rest = rest_ + sums_of(sample, head);
     double power = 1.0;

@@ -14,7 +14,7 @@
 //
 // No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
 // single steps agree up to rounding, and so do instruction sets (isa.h). A NaN in a token spreads
-// to the same channel (a NaN in pi or decay to the head) of this and all later tokens.
+// to the same channel of this and all later tokens; a NaN in pi or decay spreads to the head.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ struct MeansBackwardArgs {
   MeansInputs in;
   const float* carry = nullptr;  // of the forward
   ConstTokens grad_y;
-  // The results, which must not overlap the inputs. grad_base and grad_gate are written only with a
-  // gate; without one grad_base is grad_y.
+  // The results, which must not overlap the inputs. grad_base and grad_gate are written only if
+  // there is a gate; otherwise grad_base equals grad_y.
   Tokens grad_values, grad_base, grad_gate;
   float* grad_pi = nullptr;      // [B, T, H]
   float* grad_scale = nullptr;   // [C]
@@ -75,7 +75,7 @@ void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor pa
 //   dG = sum_t (sum_i A_t M_(t-1) + B_t R_(t-1)),  dbase = dz,  dgate = grad_y z silu'(g)
 void means_backward(const MeansBackwardArgs& args, void* workspace, ParallelFor parallel);
 
-// Computes the forward of float32 inputs in float64, without a state: y [B, T, C] contiguous.
+// Computes y [B, T, C] of float32 inputs in float64, without a state.
 void means_reference(const MeansInputs& in, double* y);
 
 }  // namespace tost::kernels

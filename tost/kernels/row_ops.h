@@ -4,8 +4,8 @@
 // A call works on the calling thread; the caller divides rows into tiles that stay in the caches.
 // Strides count elements, columns are adjacent, and the number of rows may be 0. Arithmetic is
 // float32 for every storage type; bfloat16 is rounded to nearest even on store. The result of a row
-// does not depend on other rows. No call allocates; all throw only a usage Error for a wrong
-// TOST_ISA (isa.h). Instruction sets agree up to rounding.
+// does not depend on other rows. No function allocates; functions throw only a usage Error for a
+// wrong TOST_ISA (isa.h). Instruction sets agree up to rounding.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ struct NormRowsArgs {
 };
 void norm_rows(const NormRowsArgs& args);
 
-// Rounds x to bytes y with x ~ scale (y - zero). A row's range, with 0, gives scale and zero, so
-// that zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale 0. A
-// row with NaN or infinity has scale NaN, so that everything computed from it is NaN.
+// Rounds x to bytes y with x ~ scale (y - zero). The range of a row's values and 0 gives scale =
+// (max - min) / 255 and zero, from 0 to 255, so that zeros stay exact. A row of zeros has scale 0.
+// A row with NaN or infinity gets scale NaN, so that all results of the row are NaN.
 struct QuantizeRowsArgs {
   int64_t rows = 0;
   int64_t width = 0;
@@ -66,9 +66,9 @@ void quantize_rows(const QuantizeRowsArgs& args);
 //   value = activation(sums + bias), or for integer sums
 //   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
 //   out = value, or with `add`, which goes with no activation, out + gamma value.
-// An activation stored as float32 has the error of the plain float32 form. Stored as bfloat16, it
-// has an error below one unit for results above 2^-6, and below 1e-4 for others. For integer sums,
-// whose results are then rounded to bytes, the error is at most 1.2e-3 larger.
+// An activation stored as float32 has the error of the plain float32 form. An activation stored as
+// bfloat16 has an error below one unit for results above 2^-6, and below 1e-4 for others. For
+// integer sums, whose results are then rounded to bytes, the error is at most 1.2e-3 larger.
 struct FinishRowsArgs {
   int64_t rows = 0;
   int64_t columns = 0;

@@ -22,15 +22,16 @@ template <int64_t kRows, class T>
 HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
   __builtin_prefetch(p + kRows * stride, /*write=*/0, /*locality=*/2);
 }
-// Whether to prefetch short rows, because eight streams are more than hardware prefetchers follow.
-// Prefetching from memory saves a fifth of the time; in cache it takes a tenth more.
+// Whether to prefetch short rows, because hardware prefetchers cannot follow eight streams.
+// Prefetching saves a fifth of the time for rows in memory, and takes a tenth more for rows in
+// cache.
 template <class T>
 HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
   prefetch_row<kTokenGroup>(p, stride);
 }
 
-// A group of kTokenGroup rows. The last group of a block may have fewer (kFull false). Missing rows
-// repeat the last row, and the caller sums them with weight 0.
+// A group of kTokenGroup rows. The last group of a block may have fewer rows (kFull false). Missing
+// rows repeat the last row, and the caller sums them with weight 0.
 template <class T, bool kFull>
 struct Rows {
   const T* base;
@@ -173,8 +174,8 @@ HWY_INLINE bool can_stream(const Written& out, int64_t width, int64_t run) {
 }
 
 constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
-// The number of vectors of a running sum that stay in registers over the tokens. Each takes two
-// registers, and the arithmetic needs the rest.
+// The number of vectors of a running sum that stay in registers over the tokens. Each vector takes
+// two registers, and the arithmetic needs the other registers.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
 // Calls body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the
@@ -202,15 +203,15 @@ HWY_INLINE void store_tile(const WideVec (&tile)[kVectors], float* p, int64_t la
   for (int64_t v = 0; v < kVectors; ++v) store_part<kPartial>(tile[v], p + v * size, lanes);
 }
 
-// The result of can_stream() for results that are written tile by tile; vectors after the last
-// whole tile of a head are written one by one.
+// Does the same as can_stream() for results that are written tile by tile; the vectors after the
+// last whole tile are written one by one.
 template <class T>
 HWY_INLINE bool can_stream_tiles(const Written& out, int64_t width) {
   const int64_t size = static_cast<int64_t>(hn::Lanes(Wide())), tile = kTileVectors * size;
   return can_stream<T>(out, width, width % tile == 0 ? tile : size);
 }
 
-// Computes sums[t], the sum of lanes[t], for t < count rounded up to 4; rows are a vector long.
+// Computes sums[t], the sum of the vector lanes[t], for t < count rounded up to 4.
 HWY_INLINE void sum_lanes_of_tokens(const float* lanes, int64_t count, float* sums) {
   const Wide d;
   const int64_t size = static_cast<int64_t>(hn::Lanes(d));

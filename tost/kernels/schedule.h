@@ -9,8 +9,8 @@
 
 namespace tost::kernels {
 
-// The number of tokens that kernels handle at a time: their memberships are one vector, and 8
-// tokens of 768 float32 channels (24 KB) stay in the L1 cache between the two uses of a pass.
+// The number of tokens that kernels process at a time. Eight memberships fill a vector, and eight
+// tokens of 768 float32 channels (24 KB) stay in the L1 cache.
 inline constexpr int64_t kTokenGroup = 8;
 
 // The division of a sample's tokens into blocks. More tokens never give fewer blocks.
@@ -40,7 +40,7 @@ struct CallCut {
   bool light_reductions;  // too little work to wake other threads for
 };
 
-// Allocates 64-byte aligned pieces of a workspace; with a null base it only counts bytes.
+// Allocates 64-byte aligned pieces of a workspace; with a null base, only counts bytes.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
@@ -76,9 +76,9 @@ struct SamplePlan {
   int64_t together;     // samples worked on at a time when they are
 };
 
-// Gives each thread a sample if all threads are then busy and the samples fit the caches together;
-// else runs as many samples at a time as fit, at least one. Rows are thus still in the cache in the
-// next phase.
+// Gives each thread a sample if all threads are then busy and all these samples fit the caches.
+// Otherwise runs as many samples at a time as fit, at least one. Rows are thus still in the cache
+// in the next phase.
 SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
 // Runs all phases over all samples. A phase reads `sample_bytes` of one sample.
@@ -166,7 +166,7 @@ inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
          (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
 }
 
-// The padding in block `part` of `cut`: the tokens after the first `valid_tokens` of the sample.
+// The padding in block `part` of `cut`: tokens from the index `valid_tokens` of the sample on.
 struct PaddingRange {
   PaddingRange(const TokenCut& cut, int64_t valid_tokens, int64_t part)
       : first(std::max(valid_tokens, part * cut.block_tokens)),

@@ -8,10 +8,10 @@
 //   backward  moment       G = sum g w Pi  reads w, g
 //             membership   da, sum da v^2  reads w, g
 //             input        grad_w          reads w, g, writes grad_w
-// A pass processes 8 tokens at a time: 24 KB for 768 float32 channels, which stay in the L1 cache
-// for passes that need them twice. If a sample fits the caches, only the first of the three reads
-// comes from memory, because the second pass runs backwards and the samples in progress fit
-// together. Results of 8 MB and more are written by streaming stores, which bypass the caches.
+// A pass processes 8 tokens at a time. For 768 float32 channels these have 24 KB, so they stay in
+// the L1 cache for passes that need them twice. If a sample fits the caches, only the first of the
+// three reads comes from memory, because the second pass runs backwards and the samples in progress
+// fit together. Results of 8 MB and more are written by streaming stores, which bypass the caches.
 //
 // The types of the sums. Arithmetic and the sums over a block are float32; the sums over blocks are
 // float64. A block has at most 64 tokens, so the error does not grow with the length.
@@ -188,8 +188,7 @@ void membership_pass(const TssaBlock& b) {
 
 // Calls rows(by row, stream, first, count) over the tokens of a block. Single rows fill the cache
 // lines of the result one after another, which streaming stores need. Groups of rows load the
-// channel arrays once a group, which is faster for widths that are no multiple of a vector, and for
-// bfloat16 in cache.
+// channel arrays once a group, which is faster for odd widths and for bfloat16 in cache.
 template <class T, class WriteRows>
 HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {
   const std::true_type yes;

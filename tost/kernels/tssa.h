@@ -10,21 +10,20 @@
 //   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
 //   y     = -(w Pi D),  D = 1 / (1 + S)
 //
-// lengths[b] is the valid length of sample b: sums go over the first lengths[b] tokens. Later
-// tokens, the padding, are not read; y, pi and grad_w are 0 there. A sample of length 0 has
-// statistics 0.
+// Sums for sample b go over the first lengths[b] tokens, the valid ones. Later tokens, the padding,
+// are not read, and have y, pi and grad_w 0. A sample of length 0 has statistics 0.
 //
-// Layout is token-major, as the result of a projection: w[b, j, k P + i], with strides for batch
-// and token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even
-// on store); arithmetic is float32, and sums over blocks of tokens are float64.
+// The layout is token-major, like the result of a projection: w[b, j, k P + i], with any strides
+// for batch and token and unit stride for channels. Storage is float32 or bfloat16 (rounded to
+// nearest even); arithmetic is float32, and sums over blocks of tokens are float64.
 //
 // No bit of the results depends on the number of threads: blocks of tokens depend only on the shape
 // and the sample's length, and the sums of blocks are added in a fixed order. Padding changes no
 // bit of a sample's results. Instruction sets (isa.h) agree up to rounding.
 //
-// Energies and second moments are float32, so |w| sqrt(N) may reach 1.8e19. Beyond, E and S become
-// inf, Pi tends to uniform and y to 0, as in the plain float32 form. A NaN in w or temp reaches
-// every output that depends on it.
+// Energies and second moments are float32, so |w| sqrt(N) may reach 1.8e19. For larger values E and
+// S become inf, Pi becomes uniform and y becomes 0, as in the plain float32 form. A NaN in w or
+// temp reaches every output that depends on it.
 #pragma once
 
 #include <cstdint>
@@ -102,11 +101,11 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 //   dPi    = -sum_i g w D + sum_i dS (w^2 - S) / (N + 1e-8) + grad_pi
 //   dlogit = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_j dlogit a
 //   dw     = -g Pi D + 2 dS Pi w / (N + 1e-8) + (2 w / E) (da - sum_j da w^2 / E)
-// If sqrt(E) < 1e-12, the clamp makes E a constant, and the last bracket has no sum.
+// If sqrt(E) < 1e-12, E is clamped to a constant, and the last bracket has no sum.
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 
-// Computes the forward in float64: w and y [B, N, C] contiguous.
+// Computes y from w in float64; both are [B, N, C] and contiguous.
 void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y);
 
 }  // namespace tost::kernels

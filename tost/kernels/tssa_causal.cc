@@ -3,16 +3,16 @@
 // Why these passes. The sums run over earlier tokens, so logits, softmax and output of 8 tokens are
 // computed while their rows are in the L1 cache. w is read once from memory, and y is written once.
 // Backward processes chunks of 64 tokens from the last to the first, because its sums run over
-// later tokens. A chunk's rows of w and grad_y are read once from memory; the forward sums within a
-// chunk are restored from the sums before it (carry), which forward stored.
+// later tokens. A chunk's rows of w and grad_y are read once from memory. The forward sums within a
+// chunk are restored from the stored sums before the chunk (carry).
 //
 // The types of the sums. Sums within a chunk are float32, sums over chunks float64. So rounding
 // errors do not grow with the length, and no inner loop needs float64. The state is float64.
 //
 // Any number of threads gives the same bits, because a head of a sample is summed token by token in
-// one order. Threads process whole samples, or heads if there are too few samples. Because the
-// softmax needs all heads, threads then process all heads of a window of tokens before the softmax.
-// The arithmetic of a head is the same in both cases.
+// one order. Threads process whole samples, or heads if there are too few samples. The softmax
+// needs all heads, so threads then process all heads of a window of tokens before the softmax. The
+// arithmetic of a head is the same in both cases.
 #include "tost/kernels/tssa_causal.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -105,10 +105,10 @@ struct CausalPasses {
   Pass logits;   // logit = sum_i q / E; base and rest are those of q
   Pass softmax;  // pi_out from logit, bias and temp, all heads
   Pass output;   // out = y from pi; base and rest are those of Pi q
-  // Computes logit = dPi and direct from pi, for a whole chunk; base and rest are those of dS / N'.
+  // Computes `logit` = dPi and `direct` from pi for a chunk; base and rest are those of dS / N'.
   Pass grad_membership;
   Pass grad_softmax;  // logit = dlogit from dPi, all heads
-  // Computes out = grad_w of a whole chunk; base and rest are those of dlogit q / E^2.
+  // Computes grad_w in `out` for a whole chunk; base and rest are those of dlogit q / E^2.
   Pass grad_input;
   // Computes total += rest, base = total, rest = 0 over n numbers.
   void (*fold)(double* total, float* rest, float* base, int64_t n);
@@ -266,7 +266,7 @@ HWY_INLINE void prefetch_previous_chunk(const T* p, int64_t stride) {
   prefetch_row<-kCausalChunk>(p, stride);
 }
 
-// The Pi, N' = N + 1e-8 and Pi / N' of a chunk's tokens in one head.
+// The values Pi, N' = N + 1e-8 and Pi / N' of a chunk's tokens in one head.
 struct ChunkWeights {
   float pi[kCausalChunk];
   float guarded[kCausalChunk];
@@ -373,8 +373,8 @@ inline void causal_grad_softmax(const CausalBlock& b) {
 // - R), and adds the sum of dlogit q r to the gradient of temp.
 template <class T, bool kStream>
 void write_causal_grad(const CausalBlock& b) {
-  // Computes 1 / E, negative if E is clamped, and the share of earlier tokens in E, which is 1 if E
-  // is clamped: 1 - q / E would lose digits.
+  // Computes 1 / E, negative if E is clamped. Computes the share of earlier tokens in E, 1 if E is
+  // clamped, without the loss of digits in 1 - q / E.
   HWY_ALIGN float inverse[kCausalChunk * kTileVectors * kMaxLanes];
   HWY_ALIGN float others[kCausalChunk * kTileVectors * kMaxLanes];
   const Wide d;
@@ -478,9 +478,9 @@ struct CausalPart {
   int64_t sample, slot, begin, end, head, heads;
 };
 
-// The distribution of a call over threads. By sample, every thread processes whole samples. By
-// window, if there are too few samples, threads process heads of a window of tokens that stays in
-// the caches.
+// The distribution of a call over threads. Every thread processes whole samples (by sample). If
+// there are too few samples, threads process heads of a window of tokens that stays in the caches
+// (by window).
 struct CausalPlan {
   CausalPlan(const TssaShape& shape, int64_t sample_window, int threads) {
     const int64_t row = std::max<int64_t>(1, shape.batch * shape.channels());
@@ -517,7 +517,7 @@ class CausalRun {
         stream_(
             worth_streaming(shape_.batch * shape_.tokens * channels_ * element_size(args.dtype))) {}
 
-  // Calls one(sample, slot) for every sample, the samples of a slot one after another.
+  // Calls one(sample, slot) for every sample; samples of the same slot follow each other.
   template <class One>
   void over_samples(ParallelFor parallel, const One& one) const {
     const auto slots = [&](int64_t begin, int64_t end) {
@@ -610,7 +610,7 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
   }
 
  private:
-  // Computes the output of a window with the logits of the next, to wake the threads once.
+  // Computes the output of a window and the logits of the next one, to wake the threads once.
   void run_windows(ParallelFor parallel) const {
     for (int64_t sample = 0; sample < shape_.batch; ++sample) begin(sample, sample);
     int64_t done = 0, begin = 0;  // outputs are done up to there, memberships up to here
@@ -666,7 +666,7 @@ class CausalForwardRun : public CausalRun<CausalForwardArgs> {
   }
 
   // Calls pass(block, first token, chunk) over the chunks of a part. Before each chunk, updates the
-  // sums at `sums` of the state, energies or weighted energies.
+  // sums (energies or weighted energies) at offset `sums` of the state.
   template <class Pass>
   void over_chunks(const CausalPart& part, int64_t sums, const Pass& pass) const {
     const WorkTimer timer(Work::kMixing);
@@ -764,8 +764,8 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
   }
 
  private:
-  // Computes input gradients of a window with membership gradients of the one before, to wake the
-  // threads once.
+  // Computes input gradients of a window together with membership gradients of the previous one, to
+  // wake the threads once.
   void run_windows(ParallelFor parallel) const {
     for (int64_t sample = 0; sample < shape_.batch; ++sample) begin(sample, sample);
     int64_t done = shape_.tokens, end = done;  // input gradients from there, memberships from here
@@ -811,7 +811,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
   }
 
   // Calls pass(block) for the chunks of a part, from the last to the first. Before each chunk,
-  // updates the reverse sums at `sums`, of the moment or of the energy.
+  // updates the reverse sums (of the moment or of the energy) at offset `sums`.
   void over_chunks(const CausalPart& part, int64_t sums, CausalPasses::Pass pass) const {
     const int64_t at = part.slot * 2 * channels_ + sums + part.head * shape_.width;
     for (int64_t end = part.end; end > part.begin;) {

@@ -2,7 +2,7 @@
 // state that holds the sums over earlier tokens.
 //
 // The definition, from the official language code of arXiv 2412.17810 without dropout, for a sample
-// w [T, H, P], with q = w^2 and sums over all tokens u <= t, even those before the call:
+// w [T, H, P], with q = w^2 and sums over all tokens u <= t, also those before the call:
 //   E_ki  = max(sum_u q_uki, 1e-12)
 //   a_tk  = sum_i q_tki / E_ki + P b_k(position + t)   membership logit; b is 0 past its last entry
 //   Pi_t. = softmax over heads of (a_tk temp_k)
@@ -85,8 +85,8 @@ struct CausalBackwardArgs {
   float* grad_bias = nullptr;  // [H, bias.length]
 };
 
-// The bytes of workspace: about 40 C (backward 300 C) for each thread, and some megabytes for a
-// window if threads share sequences; backward also 4 H for every token with a bias.
+// The bytes of workspace: about 40 C (backward 300 C) for each thread, and some megabytes if
+// threads share sequences. Backward also needs 4 H for every token with a bias.
 int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
@@ -107,7 +107,7 @@ void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor 
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
 
-// Computes the forward in float64, without a state: w and y [B, T, C] contiguous.
+// Computes y from w in float64, without a state; both are [B, T, C] and contiguous.
 void causal_reference(const TssaShape& shape, const float* w, const float* temp,
                       const CausalBias& bias, double* y);
 

@@ -132,7 +132,7 @@ HWY_INLINE void over_row(int64_t n, const Body& body) {
   }
 }
 
-// Writes results; with kStream it bypasses the caches, and p must be aligned to the vector.
+// Writes results. With kStream, bypasses the caches, and p must be aligned to the vector.
 template <bool kPartial, bool kStream>
 HWY_INLINE void write_part(WideVec value, float* p, int64_t n) {
   if constexpr (kStream && !kPartial) return hn::Stream(value, Wide(), p);
@@ -154,7 +154,7 @@ HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
   const auto lowest = hn::Set(d, -87.33654f);
   const auto underflow = hn::Lt(x, lowest);
   const auto n = hn::Round(hn::Mul(hn::IfThenElse(underflow, lowest, x), hn::Set(d, 1.44269504f)));
-  // ln2 in two parts, the first with 9 trailing zero bits so that n times it is exact.
+  // ln2 as a sum of two parts; the first has 9 trailing zero bits, so that n times it is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   auto p = hn::Set(d, 1.0f / 5040);
@@ -169,8 +169,8 @@ HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
   return hn::IfThenZeroElse(underflow, hn::Mul(p, hn::BitCast(d, exponent)));
 }
 
-// Computes 1 / x for x > 0, within 2 ulp, and 1 / 8e37 for larger x. NaN gives NaN, because Min and
-// Max of x86 return the second operand if either is NaN.
+// Computes 1 / x for x > 0, within 2 ulp, and 1 / 8e37 for larger x. Returns NaN for NaN, because
+// Min and Max of x86 return the second operand if either is NaN.
 template <class D>
 HWY_INLINE VecOf<D> reciprocal(D d, VecOf<D> x) {
 #if HWY_TARGET == HWY_AVX3

@@ -1,5 +1,5 @@
-// Measures the processor time of inference by kind of work. The code that does the work measures it
-// while a measurement is active. Each measured piece takes two reads of the clock. Free of torch.
+// Measures the processor time of inference by kind of work. Code measures its work while a
+// measurement is active. Each measured piece takes two reads of the clock. Free of torch.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ class WorkTimes {
     for (auto& count : nanoseconds_) count = 0;
     on_ = true;
   }
-  // The seconds of each kind since start(), summed over threads. Work that began before is not
-  // counted.
+  // The seconds of each kind since start(), summed over threads. Work that began before start() is
+  // not counted.
   static std::array<double, kWorkKinds> stop() {
     on_ = false;
     std::array<double, kWorkKinds> seconds{};

@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// Which activations are computed again in backward instead of being stored.
+// The activations that backward computes again, so that they are not stored.
 enum class Recompute {
   kNone,
   kMlp,    // the hidden values of each MLP
@@ -29,8 +29,8 @@ struct BlockConfig {
   double norm_eps = 1e-6;
   bool bias = true;  // of the norms and the MLP
   bool tanh_gelu = false;
-  // Whether keys are ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code, or norm1,
-  // norm2, mlp.fc1 and mlp.fc2 of the vision code.
+  // Selects the keys ln_1, ln_2, mlp.c_fc and mlp.c_proj of the official language code, instead of
+  // norm1, norm2, mlp.fc1 and mlp.fc2 of the vision code.
   bool language_keys = false;
 };
 
@@ -68,7 +68,7 @@ class Block : public torch::nn::Module {
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  // Has an effect in calls with gradients and without trace and state.
+  // Has an effect only in calls with gradients and without trace and state.
   Recompute recompute = Recompute::kNone;
 
  private:
@@ -82,17 +82,17 @@ class Block : public torch::nn::Module {
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
 
 std::vector<std::string> recompute_names();  // none, mlp, block
-// The value with a name; throws a usage Error for an unknown name.
+// Finds the value with a name; throws a usage Error for an unknown name.
 Recompute recompute_from_name(const std::string& name);
 
 // Sets `recompute` of every block in `module`.
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
-// Computes run(x) and saves only x for backward, which runs it again with the same random numbers
-// and autocast. Values and gradients have the same bits, except in Linears on 1 to 4 rows, which
-// round differently without gradients (few_rows.h). Adds gradients of other tensors that `run`
-// reads to their .grad, so only backward() works. A second derivative is a usage Error. If x needs
-// no gradient, just calls run(x). The graph keeps `run` alive.
+// Computes run(x) and saves only x for backward, which calls run(x) again with the same random
+// numbers and autocast. Values and gradients have the same bits, except in Linears on 1 to 4 rows,
+// which round differently without gradients (few_rows.h). Adds gradients of other tensors that
+// `run` reads to their .grad, so only backward() works. A second derivative is a usage Error. If x
+// needs no gradient, just calls run(x). The graph keeps `run` alive.
 torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
                          const torch::Tensor& x);
 

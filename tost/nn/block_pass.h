@@ -16,7 +16,7 @@
 
 namespace tost {
 
-// The weights of a LayerNorm as the engines read them.
+// The weights of a LayerNorm in the form of the engines.
 struct NormWeights {
   torch::Tensor weight, bias;  // [C] float32, bias may be undefined
 };
@@ -49,7 +49,7 @@ struct TokenBlockWeights {
 // not finite.
 TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
 
-// Throws that data Error if a value of the weight is not finite.
+// Throws a data Error naming the weight if a value is not finite.
 void check_roundable(const torch::Tensor& weight, const std::string& name);
 
 // A contiguous copy in float32; undefined for an undefined parameter.
@@ -130,15 +130,15 @@ class BlockPass {
   // after the call, to be prefetched.
   void front(const TokenBlockWeights& block, const float* shift, Rows rows,
              const kernels::FetchAhead& next = {}) const;
-  // Adds the mixer's result `mixed` to the stream (a module has done so), then the MLP's result
-  // without the last bias, which is fc2_shift.
+  // Adds the mixer's result `mixed` to the stream, unless the mixer is a module. Then adds the
+  // MLP's result without the last bias, which is fc2_shift.
   void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
   // Normalises rows of the stream into this thread's workspace, as float32 or as the products'
   // type.
   void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
-  // The arguments of the same norm with another destination: the caller sets y and, unless it is
-  // float32, its type.
+  // The arguments of a norm with another destination: the caller sets y, and its type unless it is
+  // float32.
   kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
   // Adds y [rows, C] times gamma to rows of the stream.
   void add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const;

@@ -42,8 +42,8 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
 }
 
 // Concatenates `cached` and `fresh` along the tokens. Appends in place if the buffer of `cached`
-// has room and no other owner, else copies to a buffer of twice the length, so that most tokens
-// need no copy of the cache.
+// has room and no other owner. Otherwise copies to a buffer of twice the length, so that most
+// tokens need no copy of the cache.
 Tensor append(const Tensor& cached, const Tensor& fresh) {
   if (!cached.defined() || cached.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = cached.size(2), count = old + fresh.size(2);
@@ -64,8 +64,8 @@ Tensor append(const Tensor& cached, const Tensor& fresh) {
   return all;
 }
 
-// The last `count` tokens of a cache: a view after a single token, to save time; else a copy, to
-// free the memory of dropped tokens.
+// The last `count` tokens of a cache. The result is a view after a single token, to save time, and
+// else a copy, to free the memory of dropped tokens.
 Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
   const int64_t first = std::max<int64_t>(0, all.size(2) - count);
   if (first == 0) return all;

@@ -40,8 +40,8 @@ class CausalSoftmaxMixer : public CausalAttention {
                     MixerState* state) override;
 };
 
-// Linear attention φ(q) Σ φ(k) vᵀ / φ(q) Σ φ(k) with φ = elu + 1, over tokens up to the current
-// one. The state is "moments" [B, H, P, P + 1] float64.
+// Linear attention φ(q) Σ φ(k) vᵀ / φ(q) Σ φ(k) with φ = elu + 1 and sums over tokens up to the
+// current one. The state is "moments" [B, H, P, P + 1] float64.
 class CausalLinearMixer : public CausalAttention {
  public:
   using CausalAttention::CausalAttention;

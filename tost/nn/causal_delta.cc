@@ -12,8 +12,8 @@ using torch::Tensor;
 
 namespace {
 
-// Outputs and memory are affine in the initial memory. A call with the identity as memory and zeros
-// as values gives the linear part of both.
+// Computes the affine map from the initial memory to outputs and memory. A call with the identity
+// as memory and zeros as values gives the linear part of both.
 Tensor delta_of_places(const DeltaCall& of, const TokenSums& sums) {
   const int64_t keys = of.k.size(3), values = of.v.size(3);
   const DeltaCall wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,

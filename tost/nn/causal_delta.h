@@ -8,11 +8,11 @@
 namespace tost {
 
 // Computes S_t = e^{a_t} S_{t-1} + k_t u_tᵀ with u_t = β_t (v_t - e^{a_t} S_{t-1}ᵀ k_t), and o_t =
-// S_tᵀ q_t. The u of a chunk of tokens solve one triangular system (the chunkwise form of both
-// papers). Takes q, k, v [B, H, T, P], beta [B, H, T] in 0 ... 2, and log_decay a [B, H, T] <= 0 or
-// undefined, all of one floating type. Keys must have norms of at most 1. Returns o [B, H, T, P].
-// `memory` is S [B, H, P, P] before the first token (undefined or null: zeros), and gets S after
-// the last token, without gradient. Autocast is ignored. Under a TokenSumsScope and without
+// S_tᵀ q_t. The vectors u of a chunk of tokens solve one triangular system (the chunkwise form of
+// both papers). Takes q, k, v [B, H, T, P], beta [B, H, T] in 0 ... 2, and log_decay a [B, H, T] <=
+// 0 or undefined, all of one floating type. Keys must have norms of at most 1. Returns o [B, H, T,
+// P]. `memory` is S [B, H, P, P] before the first token (undefined or null: zeros), and gets S
+// after the last token, without gradient. Autocast is ignored. Under a TokenSumsScope and without
 // `memory`, the tokens are a part of every sequence.
 torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                          const torch::Tensor& beta, const torch::Tensor& log_decay,
@@ -21,9 +21,9 @@ torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const t
 // q, k, v = silu(conv(c_attn x)), with q and k of norm 1; β = beta_range sigmoid(beta x). The
 // output of each head is divided by its root mean square. A token forgets once, makes delta_steps
 // updates, each with a separate k, v and β (products of reflections, arXiv 2502.10297), and then
-// reads. With beta_range 2 an update can reverse a direction (arXiv 2411.12537). decay "fixed" has
-// one rate a head, with horizons from 16 to 1,024 tokens; "learned" has a rate that depends on the
-// token and starts with these values. The state is "memory" [B, H, P, P] float32 and "conv".
+// reads. With beta_range 2 an update can reverse a direction (arXiv 2411.12537). With decay "fixed"
+// a head has one rate, with horizons from 16 to 1,024 tokens. With "learned" the rate depends on
+// the token, and initially has these values. The state is "memory" [B, H, P, P] float32 and "conv".
 class CausalDeltaMixer : public TokenMixer {
  public:
   explicit CausalDeltaMixer(const CausalMixerConfig& config);

@@ -97,8 +97,8 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
 
 namespace {
 
-// Returns M and R of these tokens after the last one [B, H, P + 1], and the factor of earlier sums
-// [H or 1, 1]. Works in pieces, so that products of single tokens take little memory.
+// Returns M and R after the last token [B, H, P + 1], and the factor of earlier sums [H or 1, 1].
+// Works in pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
   const auto options = call.pi.options().dtype(torch::kFloat);
@@ -119,8 +119,8 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
 
 }  // namespace
 
-// The kernel sums only local tokens. An additional first token holds the sums of earlier places,
-// with their gradient.
+// The kernel sums only the tokens of this place. An additional first token holds the sums of
+// earlier places, with their gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
   const auto [valid, remaining] = sums_at_end(call);
   const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]

@@ -1,5 +1,5 @@
 // A causal mixer of first moments: the mean of the earlier tokens of a group. The paper does not
-// have it; docs/language.md has its origin and measurements.
+// have this mixer; docs/language.md has its origin and measurements.
 #pragma once
 
 #include <cstdint>
@@ -49,20 +49,20 @@ class GroupMeans : public torch::nn::Module {
   torch::Tensor scale;  // [C], starts at 1
 
  private:
-  // Computes forward() by the fused kernels, for the tokens of one of several places.
+  // Computes forward() by the fused kernels, if tokens are split among places.
   torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
 };
 
 // Computes [u, v, g] = projections of x; w = convolution of u over tokens; pi = H softmax over
 // heads of a linear map of x; m = decayed group means of v (GroupMeans); out = c_proj((w + m) *
-// silu(g)). Membership is used for writing only: it selects how long a token is remembered, because
-// heads forget at different rates. The state is "means" [B, H, P + 1] float64, and "conv".
+// silu(g)). Membership is used for writing only. It selects for how long a token is remembered,
+// because heads forget at different rates. The state is "means" [B, H, P + 1] float64, and "conv".
 class CausalMeansMixer : public TokenMixer {
  public:
   explicit CausalMeansMixer(const CausalMixerConfig& config);
   // Padding, which only the bidirectional form has, changes no mean.
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // The subspaces of w; the router computes memberships without them.
+  // The subspaces of w, which do not affect memberships, because a router computes these.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
   int64_t head_count() const { return config_.heads; }

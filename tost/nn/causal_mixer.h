@@ -1,5 +1,5 @@
-// Token mixers whose output depends only on the current and earlier tokens. A mixer reads a whole
-// sequence, a chunk or a single token after an earlier state.
+// Token mixers whose output depends only on the current and earlier tokens. A mixer continues from
+// a state with a whole sequence, a chunk or a single token.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class CausalConv : public torch::nn::Module {
   CausalConv(int64_t channels, int64_t taps);
 
   // Maps x [B, T, C] to [B, T, C]. `past` [B, taps - 1, C] holds the tokens before x (undefined or
-  // null: zeros), and gets those before the next call.
+  // null: zeros), and gets the last tokens for the next call.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
 
   torch::Tensor weight;  // [taps, C], the last row for the current token
@@ -60,11 +60,11 @@ torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, cons
 // options that the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
-// Checks two mixers of one model; at least one mixer must have each option.
+// Checks the two mixers of a hybrid: at least one mixer must have each option.
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 
-// `config` without the additions that the mixer lacks in hybrids.
+// Removes from `config` the additions that the mixer does not have in hybrids.
 CausalMixerConfig supported_options(const std::string& name, CausalMixerConfig config);
 
 std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,

@@ -44,22 +44,21 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
 
  private:
-  // Computes the operator's formula (ops/plain.h) with sums that forget: y and pi [B, T, H].
+  // Returns y and pi [B, T, H] by the operator's formula (ops/plain.h) with sums that forget.
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const MixerCall& call) const;
   // Mixes the projected tokens w; uses `x` only for means of values.
   torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const MixerCall& call);
 };
 
-// TSSA with membership fixed to 1/H. The state is "statistics" [B, H, P] float64.
+// TSSA with the constant membership 1/H. The state is "statistics" [B, H, P] float64.
 class CausalUniformMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 };
 
-// The projections and the optional convolution without a mixing of tokens: the baseline of
-// comparisons.
+// Only the projections and the optional convolution, as the baseline of comparisons.
 class CausalNoMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;

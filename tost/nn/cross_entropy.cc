@@ -18,7 +18,7 @@ using torch::autograd::variable_list;
 constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's cache
 
 // Adds up the losses of logits [n, V] in nats over the targets [n] int64 that are not -1. Replaces
-// the logits by the gradient (softmax - onehot) scale, which is zero if the target is -1. Without a
+// the logits by the gradient (softmax - onehot) scale, or by zeros if the target is -1. Without a
 // scale the logits become undefined.
 Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
                         const std::optional<Tensor>& scale) {
@@ -37,7 +37,7 @@ Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
   return loss;
 }
 
-// Calls softmax_gradient(), on the CPU for pieces that stay in the cache.
+// Calls softmax_gradient(), on the CPU in pieces that stay in the cache.
 Tensor softmax_rows(const Tensor& logits, const Tensor& targets,
                     const std::optional<Tensor>& scale) {
   if (!logits.is_cpu()) return softmax_gradient(logits, targets, scale);

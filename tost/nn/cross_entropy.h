@@ -9,10 +9,10 @@ namespace tost {
 // -1: a float32 scalar (float64 for float64 inputs), or NaN if there are none, as in torch. The
 // arguments are hidden [N, C], weight [V, C] and targets [N] int64, each -1 or below V.
 //
-// Computes the gradients of hidden and weight together with the loss, in place of the logits. At
-// most `logit_bytes` of logits, and at least one row, exist at a time; 0 means 256 MiB on the CPU
-// and 1 GiB on a GPU. Backward returns these gradients, so it can run only once, and
-// differentiating it is a usage Error. Under autocast to bfloat16 the matrix products are bfloat16
+// Computes the gradients of hidden and weight together with the loss, so that logits are not
+// stored. At most `logit_bytes` of logits, and at least one row, exist at a time; 0 means 256 MiB
+// on the CPU and 1 GiB on a GPU. Backward returns these gradients, so it can run only once; a
+// second derivative is a usage Error. Under autocast to bfloat16 the matrix products are bfloat16
 // and the softmax is float32, as in torch. Results repeat bit for bit with the same number of
 // threads. Throws a data Error for shapes that do not fit and, on the CPU, for targets outside the
 // vocabulary.

@@ -27,8 +27,9 @@ DecayGroups vision_decay_groups(const torch::nn::Module& model);
 DecayGroups sequence_decay_groups(const torch::nn::Module& model);
 
 // The rule of the official language training: 1-D parameters and names with `temp` or `denom` are
-// exempt; embeddings are decayed, a tied one once. Names with `conv` or `decay`, which the official
-// code does not have, are exempt, because decay would change a filter or a horizon.
+// exempt; embeddings are decayed, and a tied embedding only once. Names with `conv` or `decay`,
+// which the official code does not have, are exempt, because decay would change a filter or a
+// horizon.
 DecayGroups language_decay_groups(const torch::nn::Module& model);
 
 }  // namespace tost

@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// The eps^2 of the layer-wise compression figure and of the theory's scale.
+// The eps^2 of the paper's compression figure and of the theory's scale.
 inline constexpr double kEpsilonSquared = 0.01;
 
 // The measure of the paper's compression figure for each sample [B], in float64: compression_bound
@@ -30,8 +30,8 @@ struct BoundAndExact {
 
 BoundAndExact bound_and_exact(const torch::Tensor& w, const torch::Tensor& pi, double scale);
 
-// The rates of one layer. Tensors are float64 [B], and undefined if not requested or for a mixer
-// without memberships. z are the normalised input tokens of the mixer, w their projection, pi their
+// The rates of one layer. Tensors are float64 [B]; they are undefined if not requested, and for a
+// mixer without memberships. z are the normalised input tokens, w their projection, pi their
 // memberships; registers count as tokens. Sums go over all tokens of the passage, also in causal
 // models.
 struct LayerRates {
@@ -39,8 +39,8 @@ struct LayerRates {
   BoundAndExact released;  // scale 1, the f of the released layer
   BoundAndExact theory;    // scale C / eps^2: the theory's d / eps^2
 
-  // layer_compression() of w, and of the tokens after the mixer's residual: these pass through the
-  // layer's norm and projection again, with the same pi. Always computed.
+  // layer_compression() of w, and of the tokens after the mixer's residual, which are normalised
+  // and projected again, with the same pi. Always computed.
   torch::Tensor compression_before, compression_after;
 
   // compression_bound at scale 1 of z U with pi fixed, for the input z, for z + gamma1 * mixer(z)
@@ -55,15 +55,14 @@ struct WantedRates {
   bool released = true, theory = true, objective = true;
 };
 
-// Computes the rates of each block of `model` from traces that this model has just filled, without
-// gradients.
+// Computes the rates of each block of `model` from its last traces, without gradients.
 std::vector<LayerRates> layer_rates(const torch::nn::Module& model,
                                     const std::vector<BlockTrace>& traces,
                                     const WantedRates& wanted = {});
 
-// Returns an object for each layer with rates, which must all have been requested, with means over
-// samples: "layer" from 1; "bound", "exact" and "gap" at scale 1, and with the prefix "theory_";
-// the other members by their names.
+// Returns an object for each layer with rates, of means over samples; all rates must have been
+// requested. Members are "layer" from 1, "bound", "exact" and "gap" at scale 1 and with the prefix
+// "theory_", and the other members by name.
 nlohmann::json to_json(const std::vector<LayerRates>& layers);
 
 // Names the mixers whose layers have rates, for messages.

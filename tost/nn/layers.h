@@ -44,8 +44,8 @@ class Embedding : public torch::nn::Module {
   bool in_products = false;           // whether it serves as a matrix, too
 };
 
-// LayerNorm over the last dimension, with eps 1e-6 as in the official vision code (1e-5 in torch
-// and in the official language code).
+// LayerNorm over the last dimension, with eps 1e-6 as in the official vision code. torch and the
+// official language code have 1e-5.
 class LayerNorm : public torch::nn::Module {
  public:
   explicit LayerNorm(int64_t dim, double eps = 1e-6, bool with_bias = true);
@@ -64,13 +64,13 @@ class LayerNorm : public torch::nn::Module {
 };
 
 // Computes x + gamma ⊙ branch. With `drop_path` > 0 (stochastic depth, in training only) drops each
-// sample's branch with that probability, and divides the others by 1 - drop_path. Draws from
-// torch's default generator. `x` and `branch` are [B, N, C], `gamma` is [C].
+// sample's branch with this probability, and divides the other branches by 1 - drop_path. Draws
+// from torch's default generator. `x` and `branch` are [B, N, C], `gamma` is [C].
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 
-// Draws the weight of every Linear in `module` from a normal distribution of deviation 0.02, by
-// torch's default generator in registration order; sets biases to 0. The official normal
+// Draws the weight of every Linear in `module`, in registration order, from a normal distribution
+// of deviation 0.02, by torch's default generator. Sets biases to 0. The official normal
 // distribution is truncated at ±2, a hundred deviations, which has no effect.
 void init_linears(torch::nn::Module& module);
 
@@ -80,11 +80,11 @@ enum class WeightInit {
   kNone,      // Linear weights uninitialised: for loading a checkpoint, or counting
 };
 
-// Interleaved sines and cosines of the position at wave lengths from 2 pi to 10000 * 2 pi, as
+// Alternating sines and cosines of the position, with wave lengths from 2 pi to 10000 * 2 pi, as
 // [tokens, dim] float32.
 torch::Tensor sinusoidal_positions(int64_t tokens, int64_t dim);
 
-// The cached table for the longest sequence so far. Thread-safe.
+// The table for the longest sequence so far. Thread-safe.
 class SinusoidalTable {
  public:
   // The positions [tokens, dim] in the type and on the device of `like`, whose last size is dim.

@@ -12,13 +12,13 @@
 
 namespace tost {
 
-// The mean cross-entropy of logits [B, K] with soft targets [B, K] (rows sum to 1), or with labels
-// [B] int64 if these are undefined: a differentiable float32 scalar. bf16 logits are widened first.
+// The mean cross-entropy of logits [B, K], a differentiable float32 scalar. The targets are soft
+// targets [B, K], whose rows sum to 1, or labels [B] int64 if these are undefined.
 torch::Tensor classification_loss(const torch::Tensor& logits, const torch::Tensor& labels,
                                   const torch::Tensor& targets = {});
 
-// Counts the rows of logits whose largest entry is at the label (with soft targets: at the target's
-// largest entry). Returns a scalar int64 tensor on the device of the logits.
+// Counts the rows of logits whose largest entry is at the label, or at the largest entry of a soft
+// target. Returns a scalar int64 tensor on the device of the logits.
 torch::Tensor count_correct(const torch::Tensor& logits, const torch::Tensor& labels,
                             const torch::Tensor& targets = {});
 
@@ -30,8 +30,8 @@ class ClassificationMeter {
 
   void add(const torch::Tensor& logits, const torch::Tensor& labels);
 
-  // Gives each process the sums over all processes; returns false if one was stopped. A null group
-  // changes nothing.
+  // Adds up the sums of all processes; returns false if a process was stopped. A null group changes
+  // nothing.
   bool add_up(Group* group, bool stopped);
 
   int64_t images() const { return images_; }

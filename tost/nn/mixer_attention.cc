@@ -50,8 +50,8 @@ CrossCovarianceMixer::CrossCovarianceMixer(const MixerConfig& config) : Attentio
 
 torch::Tensor CrossCovarianceMixer::mix(const torch::Tensor& q, const torch::Tensor& k,
                                         const torch::Tensor& v, const torch::Tensor& valid) {
-  // scores[i, j] = q̂ᵢ · k̂ⱼ over tokens, [B, H, P, P]; feature i of the output averages features
-  // of v.
+  // Computes scores[i, j] = q̂ᵢ · k̂ⱼ over tokens, [B, H, P, P], by which feature i of the output
+  // averages features of v.
   auto scores = torch::matmul(normalized(without_padding(q, valid), 2).transpose(2, 3),
                               normalized(without_padding(k, valid), 2)) *
                 temperature;
@@ -61,7 +61,7 @@ torch::Tensor CrossCovarianceMixer::mix(const torch::Tensor& q, const torch::Ten
 torch::Tensor LinearAttentionMixer::mix(const torch::Tensor& q, const torch::Tensor& k,
                                         const torch::Tensor& v, const torch::Tensor& valid) {
   auto phi_q = torch::elu(q) + 1, phi_k = without_padding(torch::elu(k) + 1, valid);
-  // Takes means instead of sums over tokens: the ratio is the same, and float16 cannot overflow.
+  // Uses means instead of sums over tokens, so that float16 cannot overflow; the ratio is the same.
   auto moments = torch::matmul((phi_k / k.size(2)).transpose(2, 3), v);  // [B, H, P, P]
   auto mass =
       torch::matmul(phi_q, phi_k.mean(2, /*keepdim=*/true).transpose(2, 3));  // [B, H, N, 1]
@@ -72,9 +72,9 @@ using torch::Tensor;
 
 namespace {
 
-// The weights [B, R, N] of adaptive pooling of n tokens to m = min(R, n) runs. Run r is [floor(r n
-// / m), ceil((r + 1) n / m)); rows from m on are zero. `n` and `runs` (m) [B, 1, 1] are float64, in
-// which they are exact.
+// The weights [B, R, N] that average n tokens over m = min(R, n) runs, as adaptive pooling does.
+// Run r is [floor(r n / m), ceil((r + 1) n / m)); rows from m on are zero. `n` and `runs` (m) [B,
+// 1, 1] are exact in float64.
 Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
                        torch::ScalarType dtype) {
   const auto m = runs.clamp_min(1);  // of no tokens there is no run

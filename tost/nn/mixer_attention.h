@@ -1,4 +1,4 @@
-// Attention mixers, to compare TSSA with.
+// Attention mixers, for comparison with TSSA.
 #pragma once
 
 #include "tost/nn/layers.h"
@@ -25,7 +25,7 @@ class AttentionMixer : public TokenMixer {
   int64_t heads_;
 };
 
-// Computes softmax(q kᵀ / √P) v by torch's fused kernel, in N² time and memory linear in N.
+// Computes softmax(q kᵀ / √P) v by torch's fused kernel, in time of order N² and memory of order N.
 class SoftmaxMixer : public AttentionMixer {
  public:
   using AttentionMixer::AttentionMixer;
@@ -83,7 +83,7 @@ class SubspaceMixer : public TokenMixer {
   std::shared_ptr<Linear> out_;  // [C, C]
 };
 
-// Computes softmax(w wᵀ / √P) w in N² time.
+// Computes softmax(w wᵀ / √P) w in time of order N².
 class MssaMixer : public SubspaceMixer {
  public:
   explicit MssaMixer(const MixerConfig& config) : SubspaceMixer(config, "qkv") {}
@@ -92,8 +92,8 @@ class MssaMixer : public SubspaceMixer {
   torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) override;
 };
 
-// Attention among representatives of the tokens, whose result is broadcast to all tokens. With
-// att(a, b) = softmax(a bᵀ / √P), per head:
+// Computes attention among representatives of the tokens, and broadcasts the result to all tokens.
+// The formula for a head, with att(a, b) = softmax(a bᵀ / √P):
 //   R0 = means of w over 64 runs of tokens,  A = att(R0, w),  R = R0 + step_rep A w,
 //   y = step_x Aᵀ att(R, R) R.
 // Time is linear in N. The official code averages over an 8 x 8 grid of a square picture. CbsaMixer

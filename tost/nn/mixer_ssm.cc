@@ -28,7 +28,8 @@ struct StateSpaceTerms {
 
 namespace {
 
-// The channels of a group, and the number of elements above which an input is split into groups.
+// The number of channels of a group, and the number of elements above which an input is split into
+// groups.
 constexpr int64_t kGroup = 64, kSmall = int64_t{1} << 20;
 
 // Computes exp(z) - 1 without cancellation at small z.
@@ -91,7 +92,7 @@ struct ChunkMatrices {
   Tensor outof;  // [C, 2 N D, Q] states at the chunk's ends → outputs
 };
 
-// The kernel K_{i-j} for distances -(Q-1) .. Q-1, as [C, 2 Q - 1].
+// The kernel K_{i-j} for distances from 1 - Q to Q - 1, as [C, 2 Q - 1].
 Tensor whole_kernel(const StateSpaceTerms& terms, const Tensor& impulse) {
   const auto kernel = [&](int64_t direction) {
     return torch::real((terms.output[direction].unsqueeze(1) * impulse).sum(-1));  // [C, Q]
@@ -142,7 +143,7 @@ Tensor states_before(const Tensor& ends, const Tensor& rate) {
   const int64_t chunks = ends.size(2);
   if (chunks == 1) return torch::zeros_like(ends);
   const auto factor = rate.exp().to(ends.scalar_type()).unsqueeze(1).unsqueeze(1);
-  // Joins pairs of chunks, which gives the same problem with half as many chunks.
+  // Joins pairs of chunks, so that the same problem remains with half as many chunks.
   const int64_t pairs = chunks / 2, firsts = chunks - pairs;
   const auto first = ends.slice(2, 0, chunks, 2), second = ends.slice(2, 1, chunks, 2);
   auto joined = factor * first.narrow(2, 0, pairs) + second;
@@ -250,8 +251,8 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
     const auto y = mix_chunks(added, u.view({of.size(2), batch, -1, length}), tokens, state);
     return y.view({of.size(2), batch, -1}).narrow(2, 0, tokens);
   };
-  // Without gradients computes one group of channels after another, with smaller intermediate
-  // tensors.
+  // Without gradients, computes one group of channels after another, so that intermediate tensors
+  // are smaller.
   const bool groups =
       !torch::GradMode::is_enabled() && state == nullptr && channels > kGroup && x.numel() > kSmall;
   if (!groups) return mix(all, x);
@@ -268,7 +269,7 @@ namespace {
 // Maps y [C, B, T] of StateSpace to [B, T, C] of `dtype` by GELU, `out` and GLU.
 Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
   const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
-  // The product reads rows through a transposed view, without a copy.
+  // Multiplies a transposed view, so that rows are not copied.
   const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
   y.reset();  // freed before the larger output is made
   return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});

@@ -24,12 +24,12 @@ struct StateSpaceShape {
   bool bidirectional = false;  // a second set of output weights reads later tokens
 };
 
-// Each channel c has a step Δ and rates A_n = -exp(log_a_real) + i a_imag, discretised by
+// Each channel c has a step Δ and rates A_n = -exp(log_a_real) + i a_imag, which are discretised by
 // zero-order hold with B = 1:
 //   a_n = exp(Δ A_n),  b_n = (a_n - 1) / A_n,  s_t = a s_{t-1} + b x_t,
 //   y_t = Σ_n 2 Re(C_n s_t,n) + d x_t.
 // The bidirectional form adds Σ_n 2 Re(C'_n r_{t+1},n) to y_t, as in S4, where r_t = a r_{t+1} + b
-// x_t runs back from the last token. The index t + 1 prevents that a token counts twice.
+// x_t runs back from the last token. With the index t + 1 no token counts twice.
 //
 // A chunk of 32 to 128 tokens is a product with the Toeplitz matrix of the kernel; a scan of
 // logarithmic depth carries states between chunks. Time and memory are linear in the tokens. Powers
@@ -49,7 +49,7 @@ class StateSpace : public torch::nn::Module {
   // state.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* state = nullptr) const;
 
-  // The multiply-adds for each token and channel of a sequence of `tokens`.
+  // The multiply-adds for each token and channel of a sequence of `tokens` tokens.
   static int64_t multiply_adds(const StateSpaceShape& shape, int64_t tokens);
 
   torch::Tensor log_dt;              // [C] ln Δ; read as if within ln 1e-8 and ln 1e4
@@ -61,9 +61,9 @@ class StateSpace : public torch::nn::Module {
   StateSpaceTerms terms() const;
 };
 
-// S4's layer around S4D: y = ssm(x) read from both sides, GELU, and one map C → 2 C whose halves
-// are output and gate (GLU). Only this map mixes channels. The layer has 2 C² weights, as many as
-// TSSA and half as many as softmax attention. There are no heads.
+// S4's layer around S4D: a bidirectional y = ssm(x), GELU, and one map C → 2 C whose halves are
+// output and gate (GLU). Only this map mixes channels. The layer has 2 C² weights, as many as TSSA
+// and half as many as softmax attention. There are no heads.
 class SsmMixer : public TokenMixer {
  public:
   explicit SsmMixer(const MixerConfig& config);

@@ -38,7 +38,7 @@ class TssaMixer : public TokenStatisticsMixer {
   torch::Tensor temp;  // [H, 1], starts at 1
 };
 
-// TSSA with membership fixed to 1/H, to measure the gain of learned groups.
+// TSSA with the constant membership 1/H, to measure the gain of learned groups.
 class UniformMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
@@ -61,9 +61,9 @@ class NoMixer : public TokenStatisticsMixer {
 // With U_k orthonormal, w_k = U_k^T z and eta > 0 learned:
 //   Pi = softmax over heads of |U_k^T z_j|^2 / (2 eta),  S_k = sum_j Pi_kj w_kj^2 / sum_j Pi_kj,
 //   y_j = -step * sum_k U_k D_k U_k^T z_j Pi_kj,  D = f'(S) = 1 / (1 + S),
-// which is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with constant Pi
+// The result is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with constant Pi
 // (ops/coding_rate.h). As in the official layer, f(x) = log(1 + x), that is eps^2 = d, because
-// second moments of normalised tokens are around 1. Neither an output matrix nor a bias:
+// second moments of normalised tokens are around 1. The layer has no output matrix and no bias:
 // MixerConfig::qkv_bias is not used.
 class TssaTiedMixer : public TokenMixer {
  public:

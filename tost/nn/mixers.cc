@@ -1,4 +1,4 @@
-// The table of all mixers: a name means one mixer, bidirectional and causal.
+// The table of all mixers, in which a name means a bidirectional and a causal form of one mixer.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -92,7 +92,7 @@ constexpr std::array kMixers{
     MixerEntry{
         "xca",
         {make<CrossCovarianceMixer>, 4, [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }}},
-    // The only map of ssm is C -> 2 C, which counts as two.
+    // ssm counts as two maps, because its only map is C -> 2 C.
     MixerEntry{"ssm",
                {make<SsmMixer>, 2,
                 [](int64_t c, int64_t, int64_t n) {

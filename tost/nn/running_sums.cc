@@ -21,7 +21,7 @@ Tensor decay_matrix(const Tensor& log_decay, int64_t n, const torch::TensorOptio
   return (distance.clamp_min(0) * log_decay.to(options).view({-1, 1, 1})).exp() * seen;
 }
 
-// decay^(1 .. n) [H, n]
+// Computes decay^(1 .. n) as [H, n].
 Tensor decay_powers(const Tensor& log_decay, int64_t n, const torch::TensorOptions& options) {
   const auto steps = torch::arange(1, n + 1, options);
   if (!log_decay.defined()) return torch::ones({1, n}, options);
@@ -49,8 +49,8 @@ Tensor padded_chunks(const Tensor& x, int64_t chunk) {
 
 Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
 
-// The sums before each chunk [B, chunks, H, 1, P] in float64, from `ends`, the sums of the chunks
-// [B, chunks, H, P].
+// Computes the sums before each chunk [B, chunks, H, 1, P], in float64, from the sums of the chunks
+// `ends` [B, chunks, H, P].
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
                    const Tensor& carry) {
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;

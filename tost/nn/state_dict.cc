@@ -16,7 +16,7 @@ std::vector<std::string> names_of(const StateDict& state) {
   return names;
 }
 
-// The names in `wanted` that `have` lacks.
+// The names in `wanted` that are not in `have`.
 std::vector<std::string> missing_names(const StateDict& wanted, const StateDict& have) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : wanted) {

@@ -1,4 +1,4 @@
-// Copies parameters and buffers from and to a module by their names in checkpoints.
+// Copies parameters and buffers of a module by their names in checkpoints.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@ namespace tost {
 
 using StateDict = std::map<std::string, torch::Tensor>;
 
-// Returns detached tensors that share the module's memory, so training changes them; clone them to
-// store values.
+// Returns detached tensors that share the module's memory. Training changes these tensors, so
+// values must be cloned.
 StateDict state_dict(const torch::nn::Module& module);
 
 // Copies every tensor into the module, converting between floating dtypes and devices. Throws a

@@ -22,8 +22,8 @@ struct MixerTrace {
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
   // The gate after silu [B, T, C], of causal mixers with the addition `gate`.
   torch::Tensor gate = {};
-  // Of causal mixers with group means: the mean of each token's group after this token, and the
-  // token's values, both multiplied by the scale [B, T, C].
+  // For causal mixers with group means [B, T, C]: the group's mean after each token and the token's
+  // values, both times the scale.
   torch::Tensor group_means = {}, values = {};
 };
 
@@ -31,7 +31,7 @@ struct MixerTrace {
 // constant in size, that of softmax grows. An empty map means that no token was read.
 using MixerState = std::map<std::string, torch::Tensor>;
 
-// The optional arguments of a call. A null trace or state is not requested and costs nothing.
+// The optional arguments of a call. A null trace or state is not requested, and takes no time.
 struct MixerCall {
   MixerTrace* trace = nullptr;
   // The number of valid tokens of each sequence [B] int64, 1 to N; later tokens are padding.
@@ -60,20 +60,20 @@ class TokenMixer : public torch::nn::Module {
   // Maps x [B, N, C] to [B, N, C] in any floating dtype that autocast allows. In causal mixers
   // (causal_mixer.h) output t depends only on tokens 0..t. Other mixers are equivariant to
   // permutations of the tokens, except ssm, means, and cbsa above 64 tokens. Padding changes no
-  // valid token and gets no gradient from one. The output at padding has no meaning; it is finite
-  // where the input is.
+  // valid token and gets no gradient from one. The output at padding has no meaning, but is finite
+  // if the input is finite.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // The projections U [H, C, P] of mixers that have w and pi: w's part in head k is x U_k, plus a
-  // bias if the projection has one. A view of the weight, or the orthonormal basis of tssa-tied;
+  // bias if the projection has one. The result is a view of the weight, or the basis of tssa-tied;
   // with gradients. Undefined for other mixers.
   virtual torch::Tensor subspaces() const { return {}; }
   // Projects tokens x [B, N, C] to w, with bias and convolution (x must then be a whole sequence);
   // undefined for mixers without w.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 
-  // Draws the weights, other than Linear's, that a new mixer leaves uninitialised, from torch's
-  // default generator.
+  // Draws, by torch's default generator, the uninitialised weights of a new mixer except those of
+  // Linear.
   virtual void draw_weights() {}
 };
 
@@ -90,8 +90,8 @@ void check_mixer(const std::string& name, const MixerConfig& config);
 // Checked as above. Makes a mixer with uninitialised weights (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
-// The multiply-adds of a call on one sequence of `tokens`, with projections, without the QR factor
-// of tssa-tied, which is computed once a batch.
+// The multiply-adds of a call on one sequence of `tokens` tokens, with projections. The QR factor
+// of tssa-tied, computed once a batch, is not counted.
 int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -39,7 +39,7 @@ Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
 Tensor state_before(const TokenSums& sums, const Tensor& a, const Tensor& b) {
   const Tensor maps = sums.gather(torch::cat({a, b}, -1));  // [places, ..., P, P + Q]
   const int64_t rows = a.size(-1), columns = b.size(-1);
-  // Starts with zeros that depend on `maps`, so that every process takes part in its gradient.
+  // Starts with zeros that depend on `maps`, so that every process takes part in the gradient.
   Tensor state = maps.narrow(0, 0, 0).sum(0).narrow(-1, rows, columns);
   for (int64_t place = 0; place < sums.place; ++place) {
     const Tensor map = maps.select(0, place);

@@ -6,8 +6,8 @@
 
 namespace tost {
 
-// While in scope, forward passes of this thread without a state, and their backward passes, get a
-// part of every sequence's tokens; other places have the other parts. Null: they hold all.
+// While in scope, forward and backward passes of this thread without a state get a part of every
+// sequence's tokens. Other places have the other parts. Null: they hold all.
 class TokenSumsScope {
  public:
   explicit TokenSumsScope(const TokenSums* sums);  // outlives it
@@ -21,7 +21,8 @@ class TokenSumsScope {
   const TokenSums* before_;
 };
 
-// The position of the first local token, if every place holds `tokens`; 0 without a scope.
+// The position of the first local token, if every place has `tokens` tokens; 0 if there is no
+// scope.
 int64_t first_position(int64_t tokens);
 
 // The last `count` tokens [B, count, C] of x [B, N, C] in the previous place; zeros in the first
@@ -30,7 +31,8 @@ torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64
 
 // The state [..., P, Q] before the first token of this place, if the tokens of a place change a
 // state S to a S + b, with a [..., P, P] and b [..., P, Q]. The state before the first place is
-// zero. Messages do not grow with the tokens. Differentiable; every place must use the result.
+// zero. Messages do not grow with the tokens. The result is differentiable, and every place must
+// use it.
 torch::Tensor state_before(const TokenSums& sums, const torch::Tensor& a, const torch::Tensor& b);
 
 // The state before this place if the tokens of a place change S to decay S + local, element by

@@ -1,5 +1,5 @@
-// bfloat16 copies of weight matrices for training under autocast, made once a step instead of at
-// every use. Only the float32 weights are parameters, which are saved and averaged.
+// bfloat16 copies of weight matrices for training under autocast, which are made once a step and
+// not at every use. Only the float32 weights are parameters, which are saved and averaged.
 #pragma once
 
 #include <memory>

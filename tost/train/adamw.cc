@@ -12,8 +12,8 @@ namespace {
 
 using torch::Tensor;
 
-// The whole gradient of a parameter with a working copy. Most of the gradient is in the copy; the
-// parameter may have a dense part, or a sparse part from table lookups.
+// Returns the whole gradient of a parameter with a working copy. Most of the gradient is in the
+// copy; the parameter may have a dense part, or a sparse part from table lookups.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
   Tensor of_weight = p.grad(), other = copy.target().grad();
   if (of_weight.defined() && other.defined()) {
@@ -122,7 +122,7 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);
-  // Reports the change to working copies, because the kernel does not increase the version.
+  // Increases the version, which the kernel does not do, so that working copies are updated.
   for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -13,7 +13,7 @@ namespace tost {
 
 // A set of parameters that share a weight decay.
 struct ParamGroup {
-  // The names of the parameters, unique over all groups: the keys of their state in checkpoints.
+  // The names of the parameters, which are unique over all groups and the keys of checkpoints.
   std::vector<std::string> names;
   std::vector<torch::Tensor> params;
   double weight_decay = 0;
@@ -30,9 +30,9 @@ struct AdamWOptions {
 
 // Computes p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; p <- p - lr (m /
 // (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). The result is that of torch.optim.AdamW up to
-// rounding, with the same bits for any number of threads. Parameters are float32 or float64. The
-// gradient of a parameter with a working copy is in the copy, in the parameter, or a part in each;
-// the same pass writes the copy.
+// rounding, with the same bits for any number of threads. Parameters are float32 or float64. A
+// parameter with a working copy has its gradient in the copy, in itself, or in both. The pass also
+// writes the copy.
 class AdamW {
  public:
   using Copies = std::vector<std::shared_ptr<WorkingCopy>>;
@@ -49,8 +49,8 @@ class AdamW {
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
 
-  // The state, as tensors that share its memory: "exp_avg.NAME", "exp_avg_sq.NAME" and "step.NAME"
-  // (float scalar); for Muon only "momentum_buffer.NAME".
+  // The state of the optimiser, as tensors that share memory with it: "exp_avg.NAME",
+  // "exp_avg_sq.NAME" and "step.NAME" (float scalar); for Muon only "momentum_buffer.NAME".
   std::map<std::string, torch::Tensor> state() const;
   // Loads such a state. Loads a state; throws a data Error naming a tensor that is missing,
   // unexpected or of another shape.

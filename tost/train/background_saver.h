@@ -25,9 +25,9 @@ class BackgroundSaver {
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  // Waits for the previous save, copies the tensors of `checkpoint`, which may then change, and
-  // begins to save the copy. Saves on the caller's thread, and throws on failure, if the previous
-  // save failed or the copy does not fit in memory.
+  // Waits for the previous save, copies the tensors of `checkpoint`, and begins to save the copy.
+  // Saves on the caller's thread, and throws on failure, if the previous save failed or the copy
+  // does not fit in memory.
   void save(const Checkpoint& checkpoint, bool best);
   // Saves on the caller's thread, without a copy.
   void save_now(const Checkpoint& checkpoint, bool best);
@@ -35,7 +35,7 @@ class BackgroundSaver {
   // Waits for the running save, and throws the error of a failed one.
   void wait();
 
-  // The folders saved since the last call, and a sentence for each failed attempt. Covers only
+  // The folders saved since the last call, and a sentence for each failed attempt. Includes only
   // saves for which save() or wait() has waited.
   struct Report {
     std::vector<std::filesystem::path> finished;

@@ -86,7 +86,7 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
   return value;
 }
 
-// Whether the path is the beginning of file names, and thus the name of a set of files.
+// Whether the path is a prefix of file names, and thus names a set of files.
 bool files_begin_with(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const std::string begin = path.filename().string();

@@ -14,7 +14,7 @@ namespace tost {
 
 enum class FieldType { kBool, kInteger, kNumber, kText, kChoice, kObject };
 
-// The effect of a changed value on a resumed run.
+// The effect of a change of a value on a resumed run.
 enum class OnResume {
   kFixed,  // refused: saved state and data order would not fit
   kWarn,   // allowed and reported: the result differs from an uninterrupted run
@@ -49,8 +49,8 @@ inline bool is_retired_key(std::string_view key) {
 
 // Converts a path to the form in configurations: absolute and in one spelling.
 std::string absolute_setting(const std::string& path);
-// Returns absolute_setting() of a path that exists or is a prefix of files; other texts unchanged,
-// because they may be no paths.
+// Returns absolute_setting() of a path that exists or is a prefix of files. Returns other texts
+// unchanged, because they may not be paths.
 std::string absolute_where_found(const std::string& path);
 // Whether two stored paths name the same data.
 bool same_path(const std::string& a, const std::string& b);

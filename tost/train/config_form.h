@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// Settings that differ from Config's defaults; a configuration has the name in `recipe`.
+// A recipe: a name, and settings that differ from Config's defaults.
 template <class Config>
 struct Recipe {
   std::string name;
@@ -35,7 +35,7 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
 }
 
 // Makes shorthands for keys of model_options, with their help texts. The values in `usual` define
-// their types; the model checks values.
+// the types of shorthands; the model checks values.
 std::vector<FieldInfo> shorthand_fields(
     const std::vector<std::pair<const char*, const char*>>& help, const nlohmann::json& usual);
 
@@ -96,9 +96,9 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
-// The settings of the data on which a model is scored. They are `input`, completed for `keys` by
-// the run that contains the model file, if any. The run's settings for reading and splitting data
-// apply only to the run's data.
+// The settings of the data on which a model is scored. Missing `keys` of `input` come from the run
+// that contains the model file, if any. The run's settings for reading and splitting data apply
+// only to the run's data.
 nlohmann::json scored_data(nlohmann::json input, const std::filesystem::path& model_file,
                            std::vector<std::string> keys);
 

@@ -25,7 +25,7 @@ class DataWatch {
   DataWatch(const DataWatch&) = delete;
   DataWatch& operator=(const DataWatch&) = delete;
 
-  // Runs `work` on the same separate thread each time, waits for its end, and rethrows its
+  // Runs `work` on a separate thread (always the same one), waits for its end, and rethrows its
   // exception. Calls at_half on the caller's thread after half of `seconds`. Returns false after
   // `seconds`: the thread then continues, and the watch cannot be used again.
   bool run(std::function<void()> work, double seconds, const std::function<void()>& at_half);

@@ -12,7 +12,7 @@ namespace tost {
 // parameters and buffers, as ModelEma of the official code does; copies integer buffers.
 class Ema {
  public:
-  // Starts the average at these values. 0 < decay < 1.
+  // Starts the average at `values`; `decay` must be between 0 and 1.
   Ema(const std::map<std::string, torch::Tensor>& values, double decay);
 
   // Updates the average by values with the same names and shapes.

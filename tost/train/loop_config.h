@@ -61,8 +61,8 @@ struct LoopConfig {
   int64_t threads = 0;
 };
 
-// Every kind of run has the first table, and one or both of the others: lengths in epochs for data
-// sets, lengths in steps for streams.
+// Every kind of run has the first table of settings. Runs on data sets also have the table of
+// lengths in epochs, runs on streams that of lengths in steps.
 const FieldTable<LoopConfig>& loop_fields();
 const FieldTable<LoopConfig>& epoch_fields();
 const FieldTable<LoopConfig>& step_fields();
@@ -70,7 +70,7 @@ const FieldTable<LoopConfig>& step_fields();
 // Checks rules that involve several values. Throws a usage Error.
 void check_loop_config(const LoopConfig& config);
 
-// The precision of recipes for bf16: fp32 without a GPU and bfloat16 products, else bf16.
+// The precision of recipes for bf16: fp32 if there is no GPU and the CPU lacks bfloat16 products.
 Precision recipe_precision();
 
 }  // namespace tost

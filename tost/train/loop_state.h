@@ -1,4 +1,5 @@
-// The progress of the loop in state.json: values that are no tensors and not known from the step.
+// The progress of the loop in state.json, without tensors and without values that the step
+// determines.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,7 @@
 
 namespace tost {
 
-// Throws a usage Error if a run that starts from the file `from`, with the mixer `has`, requests
-// another mixer.
+// Throws a usage Error if a run starts from the file `from` and requests another mixer than `has`.
 inline void check_same_mixer(const std::string& from, const std::string& has,
                              const std::string& wanted) {
   if (wanted.empty() || wanted == has) return;

@@ -22,7 +22,7 @@ void muon_step(const MuonStep& options, const torch::Tensor& weight, const torch
 // Brings the singular values of x [M, N] close to 1 by five quintic Newton-Schulz steps.
 torch::Tensor orthogonal(const torch::Tensor& x);
 
-// Marks in `groups` the matrices for Muon: weights of linear maps in blocks whose two sides are at
+// Marks in `groups` the matrices for Muon: weights of linear maps in blocks, if both sides are at
 // least half the block's width.
 std::vector<ParamGroup> with_muon(const torch::nn::Module& model, std::vector<ParamGroup> groups);
 

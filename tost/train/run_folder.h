@@ -18,13 +18,13 @@ enum class RunMode {
 };
 
 // The folder of a run during training, locked against other processes. A replaced run is stored in
-// RUN/.replaced until the new run has a checkpoint. If the process is killed before, both runs
+// RUN/.replaced until the new run has a checkpoint. If the process is killed before that, both runs
 // remain, and the new one can be resumed or replaced.
 class RunFolder {
  public:
   // Checks that `mode` is possible in the folder. Locks an existing run, and completes an
-  // interrupted replacement. Throws a usage Error that names the flag that helps, or if another
-  // process trains there. A new run is marked with `launch`, unless it is empty.
+  // interrupted replacement. Throws a usage Error if `mode` is not possible, or another process
+  // trains there. A new run is marked with the name `launch`, unless this is empty.
   RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
   // Creates and locks the folder of a new run, and moves a replaced run aside. Throws the Errors of

@@ -38,12 +38,12 @@ struct RunKind {
   std::vector<FieldInfo> fields;     // all settings
   std::vector<std::string> models;   // presets
   std::vector<std::string> recipes;  // the first is the default
-  // The values of the settings that a recipe has.
+  // The values of all settings of a recipe.
   std::function<nlohmann::json(const std::string& recipe)> usual;
   // Makes the settings of a new run, or those of a resumed run changed by `values`. Throws usage
   // Errors.
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
-  // Checks a configuration as the start of the run would, without starting it; may be null.
+  // Checks a configuration without starting the run; may be null.
   std::function<void(const nlohmann::json& config)> check;
   std::string metric;        // by which runs are compared: "top1", "accuracy" or "loss"
   bool corruptible = false;  // scored on damaged pictures, too

@@ -11,8 +11,8 @@ double warmup(const Schedule& s, double position, double length) {
   return s.warmup_start + (s.peak - s.warmup_start) * position / length;
 }
 
-// Half a cosine, which is even in u: a lag of two epochs gives a negative index once, which is
-// mirrored as in torch.
+// Half a cosine. With a lag of two epochs u is negative once, and the cosine, an even function,
+// gives the same value as torch.
 double half_cosine(const Schedule& s, double u) {
   return s.floor + 0.5 * (s.peak - s.floor) * (1 + std::cos(std::numbers::pi * u));
 }

@@ -26,7 +26,7 @@ struct Schedule {
 // The learning rate of step t, 0 <= t < T = total_steps, with W warm-up steps. The warm-up is
 // warmup_start + t/W (peak - warmup_start) for t < W. kStep then has floor + (peak - floor)(1 +
 // cos(pi u))/2 with u = (t - W)/(T - W). kEpoch has one rate for each epoch, as in the official
-// scripts: that of index max(0, e - epoch_lag) for epoch e. The cosine of kEpoch runs over all
+// scripts: that of the index max(0, e - epoch_lag) for epoch e. The cosine of kEpoch runs over all
 // epochs, so the rate falls a little when the warm-up ends. Lag 1 gives the ImageNet script, lag 2
 // without warm-up the fine-tuning script. kRsqrt then has peak sqrt(W / t) with W at least 1, as
 // the Long Range Arena (arXiv 2011.04006), whose base rate is peak sqrt(W).

@@ -29,19 +29,19 @@ struct SharedPlace {
   std::vector<std::chrono::milliseconds> pauses;
 };
 
-// All processes must call this; it changes `checkpoint` and returns the folder. After a failure of
-// any process, `report` gets a sentence, and all try again after a pause. Throws the last failure
-// as Group::together() does.
+// All processes must call save(), which changes `checkpoint` and returns the folder. After a
+// failure of any process, `report` gets a sentence, and all try again after a pause. Throws the
+// last failure as Group::together() does.
 std::filesystem::path save_together(Group& group, const SharedPlace& place,
                                     SharedCheckpoint& checkpoint, bool best,
                                     const std::function<void(const std::string&)>& report);
 
-// Collective. Throws a usage Error unless every process can read what process 0 writes into `run`.
+// Collective. Throws a usage Error if a process cannot read a file of process 0 in `run`.
 void check_shared_folder(Group& group, const std::filesystem::path& run);
 
 // ---- Checks that all processes of a run have the same settings, data, build and torch. ----
 
-// The values that must be equal on all processes, by their names in messages; causes come before
+// The values that must be equal on all processes, by their names in messages, with causes before
 // effects. Reads the first batch, so the task's next call must be start_epoch(). `config` and
 // `model` are texts of JSON objects.
 nlohmann::ordered_json facts_of(const std::string& build, const std::string& config,

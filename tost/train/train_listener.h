@@ -39,7 +39,7 @@ class TrainListener {
   virtual void on_step(const StepReport&) {}
   // `metrics` is the result of the task's evaluation with "step", "epoch" (from 1) and "best".
   virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
-  // Gets the sample of the model after `step` steps (TrainTask::sample).
+  // Called with a sample of the model after `step` steps (TrainTask::sample).
   virtual void on_sample(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_checkpoint(const std::filesystem::path&) {}
   virtual void on_message(const std::string& /*one sentence*/) {}

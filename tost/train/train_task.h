@@ -23,8 +23,8 @@ struct MicroBatch {
   torch::Tensor loss;    // scalar with graph: the mean over the batch
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
-  // The weight of this process's loss in the loss of the whole batch. Processes that divide the
-  // tokens of the same rows count all samples of these rows, and their share of the loss.
+  // The weight of this process in the loss of the whole batch. Processes that divide the tokens of
+  // the same rows all count the samples of these rows, and each has its share of the loss.
   double weight = 1;
 };
 
@@ -75,7 +75,7 @@ class TrainTask {
   // Runs the model, in its present mode, on the fetched batch; fetches a batch if there is none.
   // May throw a data Error.
   virtual MicroBatch next_batch() = 0;
-  // Whether the task divides next_batch() into two parts. compute() depends only on the model and
+  // Whether the task has next_batch() in two parts, so that compute() depends only on the model and
   // on tensors on the CPU.
   virtual bool has_parts() const { return false; }
   virtual TaskInput take_input() { return {}; }
@@ -87,17 +87,17 @@ class TrainTask {
   // The number of batches that evaluate() reads.
   virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
-  // Sets the function by which evaluate() and measure_bound() read data; empty: directly.
+  // Sets the function through which evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
   // An output of the model for the user; the model is in evaluation mode. Must not draw from
   // torch's default generator, which would change the run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
-  // Measures each layer's coding rates and bound on a fixed sample of evaluation data in evaluation
-  // mode: {"samples", "layers"}, with layers as in nn/layer_rates.h. Must not draw from torch's
-  // default generator. Called only if bound_every_steps is set, which the constructor of a task
-  // without such layers refuses.
+  // Measures each layer's coding rates and bound on a fixed sample of evaluation data, in
+  // evaluation mode. Returns {"samples", "layers"}, with layers as in nn/layer_rates.h. Must not
+  // draw from torch's default generator. Called only if bound_every_steps is set, which tasks
+  // without such layers refuse.
   virtual nlohmann::json measure_bound() { return {}; }
 
   // Describes the model without its weights, for the run folder and a resumed run.

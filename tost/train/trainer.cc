@@ -210,7 +210,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
     sums.loss += batch.loss * batch.weight / double(config_.accumulate);
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
-    // Also skips the other batches of the step.
+    // Skips the other batches of the step, too.
     if (!std::isfinite(sums.loss) && i + 1 < config_.accumulate) in_epoch_ = false;
   }
   if (shared_) add_up(sums);

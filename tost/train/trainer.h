@@ -29,7 +29,7 @@ namespace tost {
 // about 20 steps, so that they recover after an evaluation or a stall.
 class StepTimer {
  public:
-  // Excludes the time since the last step, which was not training.
+  // Excludes the time since the last step from the rates.
   void restart(double wait_seconds) {
     last_ = Clock::now();
     last_wait_ = wait_seconds;
@@ -56,7 +56,7 @@ class StepTimer {
   double seconds_ = 0, samples_ = 0, steps_ = 0, wait_ = 0;  // decayed sums
 };
 
-// Counts over the whole run with all restarts; only data_waits counts for this process.
+// Counts over the whole run with all restarts, except data_waits, which counts in this process.
 struct RunEvents {
   int64_t skipped_steps = 0, rollbacks = 0, data_waits = 0;
 };
@@ -97,8 +97,8 @@ class Trainer {
 
   // Trains to the end. Trains to the end. If `stop` becomes true, finishes the step, saves a
   // checkpoint and returns with interrupted = true. Throws a data Error for a loss or gradient norm
-  // that is not finite, before it reaches the weights, unless guards skip the step or roll back.
-  // Throws a data Error for a state that is not finite, before it is evaluated or saved. Throws
+  // that is not finite, before the weights change, unless guards skip the step or roll back. Throws
+  // a data Error for a state that is not finite, before it is evaluated or saved. Throws
   // DataTimeout, after saving the last complete step, if no batch arrives for data_timeout seconds.
   TrainResult train();
 
@@ -108,7 +108,7 @@ class Trainer {
   // The position in the data in steps; larger than the step if batches were skipped.
   int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
   double rate() const;
-  // Whether the user had stopped any process at the last step.
+  // Whether any process was stopped by the user up to the last step.
   bool stopped() const { return shared_ ? stop_agreed_ : stop_ && stop_->load(); }
 
   struct StepSums {

@@ -20,12 +20,13 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
-// slower for float32 and bfloat16, and shorter ones for fewer bits.
+// The distance in bytes at which weights are prefetched. On cores with AMX, this distance is the
+// fastest for float32 and bfloat16.
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
-// Prefetches `bytes` bytes at `ahead` bytes after `from`, for a stream that is read front to back.
-// Hardware prefetchers stop at every page of 4 KiB. May point past the end of the stream.
+// Prefetches `bytes` bytes at the distance `ahead` after `from`, for a stream that is read front to
+// back, because hardware prefetchers stop at every page of 4 KiB. The address may be past the
+// stream.
 HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
   for (int64_t b = 0; b < bytes; b += 64) {
     hwy::Prefetch(static_cast<const char*>(from) + ahead + b);
@@ -84,8 +85,8 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
 }
 
-// The number of outputs computed together if weights come from a cache; 1 if more is not faster.
-// The sums for kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
+// The number of outputs that are computed together if weights are in a cache; 1 if more are not
+// faster. The sums for kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
 constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
 
 // Computes dot_products() of adjacent outputs, bit for bit; each loaded vector serves several sums.
@@ -202,7 +203,7 @@ inline void prepare_int4(const float* x, int64_t rows, int64_t inputs, void* pre
 
 #if HWY_TARGET == HWY_SCALAR
 
-// sums[r] = x[r] · w.
+// Computes sums[r] = x[r] · w.
 template <int kRows>
 HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, const Bf16* scales,
                               float (&sums)[kRows]) {
@@ -224,7 +225,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 
 #else
 
-// sums[r] = x[r] · w.
+// Computes sums[r] = x[r] · w.
 template <int kRows>
 HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, const Bf16* scales,
                               float (&sums)[kRows]) {
@@ -281,7 +282,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 
 // ---- Outputs ----
 
-// Writes y of output o from its sums.
+// Writes y of output o from the sums.
 template <class Bias, int kRows>
 HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
   const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;

@@ -13,7 +13,7 @@ inline constexpr int64_t kMostFewRows = 4;
 
 // The storage of a weight [outputs, inputs]. kInt8: w = value * scale of its output, with values
 // -127 to 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
-// int4_position(), each row padded with scale 0 to a multiple of 128 inputs.
+// int4_position(). Rows are padded to a multiple of 128 inputs with scale 0.
 enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
 inline constexpr int64_t kInt4Group = 32;
@@ -38,14 +38,14 @@ struct FewRowsArgs {
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
-  // The x in the form that prepare_few_rows() writes, for types that need it.
+  // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
-  // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
+  // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.
   const void* scales = nullptr;
   // The bias [outputs], or null; bfloat16 for kBfloat16, else float32.
   const void* bias = nullptr;
-  // [outputs] or null; with gamma the product is y += gamma * (x Wᵀ + b), not y = x Wᵀ + b.
+  // gamma [outputs] or null; with gamma the product is y += gamma * (x Wᵀ + b).
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
   // Set if the weights were just read for other rows and are in a cache. Changes no bit.

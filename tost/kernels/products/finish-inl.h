@@ -24,8 +24,8 @@ inline bool has_native_bf16() {
   static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
   return has;
 }
-// Highway 1.0 has no target with this instruction, and a function for another target could not be
-// inlined here.
+// Uses assembly, because Highway 1.0 has no target with this instruction, and a function for
+// another target cannot be inlined.
 template <class D>
 HWY_INLINE void store(D, VecOf<D> value, NativeBf16* p) {
   __m256i rounded;
@@ -91,7 +91,7 @@ HWY_INLINE RowFactors row_factors(const float* scale, const int32_t* zero, int64
   return {hn::Zero(d), hn::Zero(d)};
 }
 
-// One vector of columns: its bias and factors, and the epilogue of one row's sums.
+// The bias and the factors of one vector of columns, and the epilogue for one row's sums.
 template <class Sum, class Out, Finish kFinish, bool kPartial>
 class Column {
  public:

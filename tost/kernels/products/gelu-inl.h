@@ -1,5 +1,5 @@
-// GELU as x (1/2 + h(x)), with h = Phi - 1/2 by a polynomial in x^2: without division and
-// exponential it is fast enough to run in parallel with a matrix product. Include after vec-inl.h.
+// GELU as x (1/2 + h(x)), with h = Phi - 1/2 by a polynomial in x^2. Without division and
+// exponential it is fast enough to run in parallel with products. Include after vec-inl.h.
 #if defined(TOST_KERNELS_GELU_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_GELU_INL_H_
 #undef TOST_KERNELS_GELU_INL_H_
@@ -100,8 +100,8 @@ HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
 
 #if HWY_TARGET == HWY_AVX3
 
-// Computes GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|: piece k has k /
-// kScale in its middle, and the last piece is 0. Coefficients are looked up in registers, on a port
+// Computes GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|. Piece k has its
+// middle at k / kScale, and the last piece is 0. Coefficients are looked up in registers, on a port
 // that tile products do not use.
 template <Activation>
 struct GeluPieces;

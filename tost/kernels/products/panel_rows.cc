@@ -1,5 +1,5 @@
-// Computes blocks of 8 rows and 48 columns: 24 registers hold their sums, so that three vectors of
-// the weight and eight numbers of the rows serve 24 products. The loop is written in assembly,
+// Computes blocks of 8 rows and 48 columns, whose sums are in 24 registers. Three vectors of the
+// weight and eight numbers of the rows thus serve 24 products. The loop is written in assembly,
 // because compilers move its sums between registers.
 #include "tost/kernels/products/panel_rows.h"
 
@@ -93,8 +93,7 @@ class PanelProduct {
     const int64_t column = index * kPanelColumns;
     for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a_, column + v * kLanes, kLanes);
     const float* weight = args_.weight + index * args_.panel_stride;
-    // Prefetches a part of the next panel with every block of rows; in the last panel, prefetches
-    // cached lines.
+    // Prefetches a part of the next panel with every block of rows.
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight + args_.panel_stride);
     const char* end = next + (last ? 0 : args_.inputs * kPanelColumns * 4);
     for (int64_t row = 0; row < a_.rows; row += kRows) {

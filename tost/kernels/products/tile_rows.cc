@@ -1,7 +1,7 @@
-// A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
-// weight serve four products. While the tile units multiply, the vector units finish the block
-// before. The weight is loaded with a hint that it is not needed soon, so that it does not evict
-// the rows from the L1 cache.
+// A block of sums has 32 rows and 32 columns, which are four tiles. Two tiles of rows and two of
+// the weight thus serve four products. While the tile units multiply, the vector units finish the
+// previous block. The weight is loaded with a hint that it is not needed soon, so that it does not
+// evict the rows from the L1 cache.
 #include "tost/kernels/products/tile_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -87,8 +87,8 @@ HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
   if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
 }
 
-// The sums of a block that wait for the epilogue. The struct copies all arguments, because for the
-// compiler a store of results may change a referenced value.
+// The sums of a block that wait for the epilogue. The struct copies all arguments, because the
+// compiler must assume that a store changes referenced values.
 template <class Sum, class Out, Finish kFinish>
 class Waiting {
  public:
@@ -127,9 +127,9 @@ class Waiting {
   Column<Sum, Out, kFinish, false> columns_[kVectors];
 };
 
-// Multiplies the loaded tiles, loads those of the next step and finishes `rows` of the block
-// before. A CPU looks some hundred instructions ahead, so products, loads and epilogue overlap only
-// if they are close in the program.
+// Multiplies the loaded tiles, loads those of the next step, and finishes `rows` rows of the
+// previous block. A CPU looks some hundred instructions ahead, so products, loads and epilogue
+// overlap only if they are close in the program.
 template <class Sum, bool kTwo, class Sums>
 HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
 #define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
@@ -238,7 +238,7 @@ class TileProduct {
     return next;
   }
 
-  // Multiplies strips with the rows of a block, or one strip with fewer rows.
+  // Multiplies strips of rows: full strips, or one strip with fewer rows.
   template <bool kTwo>
   void strips(Rows rows, int64_t first, int64_t last) {
     const int64_t each = std::min(kTileRows, rows.end - rows.begin);

@@ -8,8 +8,7 @@
 
 namespace tost::kernels {
 
-// Whether this CPU has tile units that the system lets this process use, and TOST_ISA names no set
-// below AVX-512.
+// Whether this process may use tile units, and TOST_ISA names no set below AVX-512.
 bool has_tiles();
 
 // The bytes of inputs in one step: 32 bfloat16 or 64 integers.
@@ -24,9 +23,9 @@ struct FetchAhead {
   int64_t bytes = 0, stride = 0, pieces = 0;
 };
 
-// The weight is laid out in blocks of kTileColumns columns (zeros beyond the last), each of them
-// [steps, 2, 16, 16, group]: step, half of the columns, group of inputs, column, input of the
-// group; a group is 2 bfloat16 or 4 int8, adjacent weights of one column.
+// The weight has blocks of kTileColumns columns, padded with zeros. A block is [steps, 2, 16, 16,
+// group]: step, half of the columns, group of inputs, column, input of the group. A group is 2
+// bfloat16 or 4 int8, adjacent weights of one column.
 struct TileProductArgs {
   // The rows, the columns and the epilogue of the sums, which are never stored: `sums` stays null.
   // With column_scale sums are integers, rows uint8 and the weight int8, else rows and weight are
