@@ -1,4 +1,4 @@
-// Reads idx files (MNIST) and CIFAR as a whole into memory.
+// Reads whole data sets of idx files (MNIST) and CIFAR into memory.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

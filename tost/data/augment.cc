@@ -17,8 +17,8 @@ double side(int64_t pixels) {
   return static_cast<double>(pixels);
 }
 
-// Draws a part of the configured area and aspect ratio; if none fits in ten attempts, returns the
-// largest central one whose aspect ratio is in range.
+// Draws a part of the configured area and aspect ratio. If no part fits in ten attempts, returns
+// the largest central part with an aspect ratio in range.
 Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& config,
                 Random& random) {
   const double area = side(image_width) * side(image_height);
@@ -106,7 +106,7 @@ std::vector<uint8_t> fill_color(const Preprocess& p) {
   return fill;
 }
 
-// The filter with this name; a random filter for "random".
+// The interpolation filter with this name; a random one for "random".
 Filter random_filter(const std::string& name, Random& random) {
   if (name != "random") return filter_from_name(name);
   return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;

@@ -1,4 +1,4 @@
-// Augments a picture for training as the official recipe (timm 0.4.12 and DeiT) does, and by
+// Augments a picture for training, as in the official recipe (timm 0.4.12 and DeiT), or by
 // pad-and-crop, which is usual for small pictures. Free of torch.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tost {
 
-// timm's "rand-m9-mstd0.5-inc1": draws `layers` of 15 operations, and applies each with probability
-// 0.5 at a magnitude from N(magnitude, noise), clipped to 0..10.
+// RandAugment as timm's "rand-m9-mstd0.5-inc1": draws `layers` of 15 operations, and applies each
+// with probability 0.5. Magnitudes are from N(magnitude, noise), clipped to 0..10.
 struct RandAugmentConfig {
   int64_t layers = 0;  // 0: off; the official recipe uses 2
   double magnitude = 9;
@@ -20,8 +20,8 @@ struct RandAugmentConfig {
 };
 
 struct AugmentConfig {
-  // "none" crops as in evaluation. "pad" adds `pad` black pixels on each side of evaluation's
-  // picture, and crops it back at a random place. "random" resizes a part with an area of
+  // "none" crops as in evaluation. "pad" adds `pad` black pixels on each side of the picture for
+  // evaluation, and crops a random part of the old size. "random" resizes a part with an area of
   // min_scale..max_scale of the picture and an aspect ratio of min_ratio..max_ratio (log-uniform).
   std::string crop = "pad";
   int64_t pad = 4;
@@ -45,7 +45,7 @@ void check_augment(const AugmentConfig& config);
 class Augmenter {
  public:
   Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
-  // Writes the network's input [channels, size, size], a function of picture and `random`.
+  // Writes the network's input [channels, size, size] for a picture, with draws from `random`.
   void operator()(const Image& image, Random& random, float* to) const;
 
   // Returns the 8-bit picture before normalisation and erasing.
@@ -69,7 +69,7 @@ struct OpContext {
 // The 15 operations, in timm's order.
 const std::vector<std::string>& rand_augment_ops();
 
-// Applies an operation at a level of 0..10; `random` draws signs and, if it is "random", the
+// Applies an operation at a level of 0..10; `random` draws signs and, if requested, the
 // interpolation. Throws a usage Error for an unknown name.
 Image apply_rand_augment_op(const std::string& op, double level, const Image& image,
                             const OpContext& context, Random& random);
@@ -95,13 +95,14 @@ struct BatchShape {
   int64_t images, channels, height, width;
 };
 
-// Mixes picture i of images [B, C, H, W] with picture B-1-i in place. Returns the weight of each
+// Mixes picture i of images [B, C, H, W] with picture B-1-i, in place. Returns the weight of each
 // picture's label: the mixup coefficient, or for cutmix the share of the area that remains; 1 if
 // nothing was mixed.
 double mix_batch(const MixConfig& config, Random& random, const BatchShape& shape, float* images);
 
-// Writes targets [B, classes]: label_weight on label i, the rest on label B-1-i, with each one-hot
-// row smoothed to 1 - s + s/K and s/K. Every row sums to 1.
+// Writes targets [B, classes]: row i has label_weight times the target of label i, and the rest
+// times that of label B-1-i. The target of a label is smoothed to 1 - s + s/K, and s/K for other
+// classes. Every row sums to 1.
 void soft_targets(const std::vector<int64_t>& labels, int64_t classes, double label_weight,
                   double smoothing, float* targets);
 

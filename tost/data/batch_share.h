@@ -1,4 +1,4 @@
-// The batches of a run, and the rows of a batch, that one process computes. Free of torch.
+// The share of one process in the batches of a run and the rows of a batch. Free of torch.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tost {
 struct BatchShare {
   int64_t per_step = 1;
   int64_t rank = 0, world = 1;
-  // Processes that divide the tokens of the same rows count as one process.
+  // Processes that divide the tokens of rows count as one process.
   int64_t token_part = 0, token_parts = 1;
 
   // The number of processes that share a batch, and the index of this process among them.

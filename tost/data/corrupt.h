@@ -13,7 +13,7 @@ namespace tost {
 inline constexpr int64_t kCorruptionStrengths = 5;
 
 // The parameters of each strength. Lengths are shares of the picture's side, so that the effect
-// does not depend on its size. Strength 1 is the first entry.
+// does not depend on the size. The first entry is strength 1.
 //   noise      Gaussian noise of this deviation, for values of 0 ... 1
 //   blur       Gaussian blur of this deviation, mirrored at the borders
 //   occlusion  a mid-grey square of this side at a random place inside the picture

@@ -1,4 +1,4 @@
-// Sets of labelled pictures, and the function that opens any of them.
+// Sets of labelled pictures, and the function that opens any such set.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline uint64_t split_stream(const std::string& split) {
   return split == "train" ? 1 : split == "validation" ? 2 : 3;
 }
 
-// Immutable after construction; every member may be called from several threads at once.
+// A data set is immutable after construction, and several threads may call its members at once.
 // Indices run from 0 to size() - 1.
 class ImageDataset {
  public:
@@ -44,7 +44,7 @@ struct DataSpec {
   std::string path = "shapes";  // a directory, or "shapes"
   std::string format = "auto";  // auto, idx, cifar10, cifar100, folder, shapes
   // The share of the training pictures that becomes the validation split if the data have none. A
-  // fixed seed draws these pictures, so they are the same in every run. -1: 5 %, at most 5,000
+  // fixed seed draws the pictures, so they are the same in every run. -1: 5 %, at most 5,000
   // pictures. 0: no validation split.
   double holdout = -1;
   // The limit in bytes for cached decoded pictures of folders and of `shapes`.
@@ -69,7 +69,7 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
 // The splits that open_image_dataset can open, in the order train, validation, test.
 std::vector<std::string> image_dataset_splits(const DataSpec& spec);
 
-// The names of formats: "auto", then those of the layouts in their order.
+// The names of formats: "auto", and then the layouts in the order of recognition.
 std::vector<std::string> image_formats();
 
 // The format that `auto` finds for this path, or spec.format if it is not "auto".

@@ -32,7 +32,7 @@ fs::path without_slashes(fs::path path) {
   return path;
 }
 
-// Lines [begin, end) of a split's table.
+// Writes the lines [begin, end) of a split's table.
 std::vector<std::string> listops_lines(const SequenceSpec& spec, const std::string& split,
                                        int64_t begin, int64_t end) {
   const ListOpsRules rules = listops_rules(spec);

@@ -21,9 +21,9 @@ struct ExportOptions {
   std::function<bool()> stop;  // called before every picture, some samples or a MiB of text
 };
 
-// A folder that is renamed to OUT when it is complete, and is removed otherwise. The folder is
-// written next to OUT, so that no existing file changes, and has the usual permissions. Throws a
-// usage Error if OUT exists and is not an empty folder.
+// A folder that is renamed to OUT when it is complete, and otherwise removed. The folder is written
+// next to OUT, so that no existing file changes, and has the usual permissions. Throws a usage
+// Error if OUT exists and is not an empty folder.
 class NewFolder {
  public:
   explicit NewFolder(std::filesystem::path out);
@@ -39,9 +39,9 @@ class NewFolder {
 };
 
 // Writes the first `count` pictures (-1: all) as OUT/CLASS/000012.png, numbered by index, for
-// open_image_dataset. With `masks` also writes OUT-masks/CLASS/000012.png: 0 background, else class
-// + 1. Returns the pictures' paths. Throws a usage Error if `out` exists and is not empty, or the
-// data set has no masks to write, and a data Error for a file that cannot be written.
+// open_image_dataset. With `masks`, also writes OUT-masks/CLASS/000012.png with 0 for background,
+// else class + 1. Returns the pictures' paths. Throws a usage Error if `out` exists and is not
+// empty, or the data set has no masks to write, and a data Error for a file that cannot be written.
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
                                              int64_t count = -1, bool masks = false,
                                              const ExportOptions& options = {});

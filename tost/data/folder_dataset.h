@@ -10,11 +10,11 @@ namespace tost {
 
 class FolderDataset : public ImageDataset {
  public:
-  // `directory` holds the class folders, each of which must be in `classes`; empty `classes` are
-  // its folders in sorted order. Takes pictures, in sorted order, from nested folders, too: files
-  // named .jpg, .jpeg or .png, and files that begin like a picture. Ignores other files, and names
-  // that start with a dot. Throws a data Error if there are no class folders, for one without
-  // pictures, and for one that is not in `classes`.
+  // `directory` holds the class folders, each of which must be in `classes`. If `classes` is empty,
+  // the classes are all folders in sorted order. Takes pictures, in sorted order, from nested
+  // folders, too: files named .jpg, .jpeg or .png, and files that begin like a picture. Ignores
+  // other files, and names that start with a dot. Throws a data Error for a missing class folder, a
+  // class folder without pictures, and a class that is not in `classes`.
   FolderDataset(const std::string& directory, std::vector<std::string> classes);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -41,8 +41,8 @@ std::vector<std::string> class_folders(const std::string& directory);
 // The folder of a split in `directory` (train, validation or val, test); "" if there is none.
 std::string split_folder(const std::string& directory, const std::string& split);
 
-// The folders of the splits if the directory has train/, or has only splits with class folders;
-// else none, because a class may be called "test".
+// The folders of the splits, if the directory has train/ or only splits with class folders. Other
+// directories have none, because a class may be called "test".
 std::map<std::string, std::string> split_folders(const std::string& directory);
 
 // Files that operating systems leave in folders: names that start with a dot, Thumbs.db,

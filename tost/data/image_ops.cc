@@ -104,8 +104,8 @@ Table stretching_table(const std::array<int64_t, 256>& counts) {
   return make_table([&](int v) { return static_cast<int>(v * scale + -low * scale); });
 }
 
-// Cubic interpolation of four values at distance d in [0, 1) from the second. Pillow's transform
-// uses a = -1, its resize a = -0.5.
+// Interpolates four values by a cubic at distance d in [0, 1) from the second value. Pillow uses a
+// = -1 for transforms, and a = -0.5 for resizing.
 double cubic(const double v[4], double d) {
   const double p2 = -v[0] + v[2];
   const double p3 = 2 * (v[0] - v[1]) + v[2] - v[3];

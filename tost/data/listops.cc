@@ -133,7 +133,7 @@ struct Drawing {
   Random& random;
   std::string code;
 
-  // Draws a node; returns false once the expression must become too long.
+  // Draws a node; returns false if the expression would be too long.
   bool node(int64_t level) {
     if (static_cast<int64_t>(code.size()) >= rules.max_tokens) return false;
     if (level >= rules.max_depth || !random.chance(rules.operator_share)) {
@@ -159,7 +159,7 @@ int64_t largest(const ListOpsRules& rules, int64_t enough) {
   return std::min(tokens, enough);
 }
 
-// The number of arguments of every operator, in the order in which they open.
+// The number of arguments of every operator, in the order of the operators.
 std::vector<int64_t> count_arguments(std::string_view code) {
   std::vector<int64_t> counts;
   std::vector<size_t> open;

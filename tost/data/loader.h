@@ -1,4 +1,4 @@
-// Batches of images for training and evaluation, prepared by worker threads ahead of use.
+// Batches of images for training and evaluation, which worker threads prepare in advance.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ struct SamplerConfig {
   bool shuffle = false;
   uint64_t seed = 0;
   // Repeated augmentation: every picture of the shuffled order occurs `repeats` times in a row. As
-  // in the official code, an epoch has the data set's size, rounded down to a multiple of 256
-  // unless smaller, so it contains about 1/repeats of the pictures.
+  // in the official code, the length of an epoch is the data set's size, rounded down to a multiple
+  // of 256 unless smaller. An epoch thus contains about 1/repeats of the pictures.
   int64_t repeats = 1;
 };
 
-// The data set's indices in the order of epoch `epoch`, a function of the arguments.
+// The indices of the data set in the order of epoch `epoch`, a function of the arguments.
 std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch);
 
 // The length of epoch_order(), without computing the order.
@@ -37,8 +37,8 @@ int64_t epoch_length(int64_t size, const SamplerConfig& config);
 struct LoaderConfig {
   int64_t batch_size = 64;
   // With `train`, pictures are shuffled, augmented and mixed, and unreadable ones are replaced.
-  // Else the order is that of the data, without augmentation, and an unreadable picture is a data
-  // Error.
+  // Without `train`, the order is that of the data, there is no augmentation, and an unreadable
+  // picture is a data Error.
   bool train = false;
   bool drop_last = false;  // leave out a last batch that is not full, unless it is the only one
   uint64_t seed = 0;
@@ -48,8 +48,8 @@ struct LoaderConfig {
   // The batches that this process makes. Rows are not divided here, because mixing needs all rows
   // of a batch.
   BatchShare share = {};
-  // In training, the number of different unreadable pictures that are replaced before the next one
-  // is an Error.
+  // The largest number of different unreadable pictures that are replaced in training; one more is
+  // an Error.
   int64_t max_unreadable = 100;
   Preprocess preprocess = {};
   AugmentConfig augment = {};
@@ -110,10 +110,10 @@ class ImageLoader {
 
   // Sets the share of batches from the next start_epoch() on.
   void set_share(const BatchShare& share);
-  // Begins an epoch at any batch, after which the same batches follow as in a whole epoch.
+  // Begins an epoch at any batch; the same batches follow as in a whole epoch.
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
   // The next batch, or nothing at the end of the epoch. Starts epoch 0 if none was started. Throws
-  // errors of workers in the order of batches; they end the epoch.
+  // errors of workers in the order of batches; an error ends the epoch.
   std::optional<Batch> next();
 
   // Over all processes.

@@ -13,7 +13,7 @@ struct Rectangle {
   int64_t top, bottom, left, right;
 };
 
-// A rectangle around a random centre with the share 1 - keep of the area, clipped at the border.
+// A rectangle with the share 1 - keep of the area around a random centre, clipped at the border.
 Rectangle random_rectangle(double keep, int64_t height, int64_t width, Random& random) {
   const double share = std::sqrt(1 - keep);
   const auto cut_height = static_cast<int64_t>(static_cast<double>(height) * share);

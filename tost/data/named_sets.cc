@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-// A published data set; docs/data.md has a table of them.
+// A published data set, as in the table of docs/data.md.
 struct Published {
   std::vector<std::string> names;  // only lower-case letters and digits
   const char* title;

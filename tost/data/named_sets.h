@@ -1,4 +1,4 @@
-// Data sets with known names: the generated sets, and sets that others publish.
+// Data sets with known names: generated sets, and published sets.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ const std::vector<std::string>& generated_sequences();
 // Whether data of this path and format ("auto", or as in DataSpec and SequenceSpec) is generated.
 bool means_generated(const std::string& path, const std::string& format);
 
-// The end of a message about a missing path whose last part names a published set: its publisher,
-// licence and files. "" for other names.
+// The end of a message about a missing path, if its last part names a published set: publisher,
+// licence and files of the set. "" for other names.
 std::string origin_of(const std::string& path);
 
 }  // namespace tost

@@ -62,7 +62,7 @@ std::unique_ptr<ImageDataset> open_folder(const Wanted& w) {
   if (flat(w.directory)) {
     data = std::make_unique<FolderDataset>(w.directory, std::vector<std::string>{});
   } else {
-    // Numbers the classes of all splits as those of the first split.
+    // Numbers the classes of all splits like those of the first split.
     const auto first = std::find_if(kSplits.begin(), kSplits.end(), [&](const std::string& one) {
       return has_folder_split(w.directory, one);
     });
@@ -118,7 +118,7 @@ Source resolve_directory(const DataSpec& spec) {
     }
     const bool folder = format.open == open_folder;
     if (folder && !class_folders(spec.path).empty()) return {&format, spec.path};
-    // Leaves a missing file to the reader if the format is named.
+    // Does not report a missing file if the format is named, because the reader will report it.
     if (spec.format == format.name && !folder) return {&format, spec.path};
   }
   fail_data("'", spec.path,

@@ -1,4 +1,4 @@
-// Computes values on threads ahead of their use, and returns them in order. Free of torch.
+// Computes values on threads in advance, and returns the values in order. Free of torch.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Prefetch {
   using Make = std::function<Value(int64_t number)>;
 
   // Returns make(numbers[0]), make(numbers[1]) and so on. `workers` threads compute at most `ahead`
-  // (at least 1) values in advance; without workers next() calls `make`. The values do not depend
+  // (at least 1) values in advance. With 0 workers, next() calls `make`. The values do not depend
   // on `workers` and `ahead`.
   Prefetch(std::vector<int64_t> numbers, int64_t workers, int64_t ahead, Make make)
       : numbers_(std::move(numbers)), ahead_(size_t(ahead)), make_(std::move(make)) {

@@ -94,7 +94,7 @@ ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
   const int64_t used = std::min(train.size(), kStatsImages);
   std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
   for (int64_t i = 0; i < used; ++i) {
-    // Selects evenly spaced pictures; the product of these sizes cannot overflow.
+    // Selects evenly spaced pictures; the product cannot overflow, because sizes are limited.
     const Image image = to_channels(train.image(i * train.size() / used), channels);
     for (size_t k = 0; k < image.pixels.size(); ++k) {
       ++counts[k % static_cast<size_t>(channels) * 256 + image.pixels[k]];

@@ -19,7 +19,7 @@ struct Preprocess {
   std::string resize = "crop";
   double crop_ratio = 1.0;
   std::string interpolation = "bicubic";
-  // The input is (value / 255 - mean) / std in each channel; empty means 0 and 1.
+  // The input is (value / 255 - mean) / std in each channel; an empty mean is 0, an empty std is 1.
   std::vector<double> mean;
   std::vector<double> std;
 };
@@ -27,7 +27,7 @@ struct Preprocess {
 // Throws a usage Error for impossible sizes, channels, names or lengths, or a std of 0.
 void check_preprocess(const Preprocess& preprocess);
 
-// Resizes and crops to the 8-bit picture of size x size x channels that the network sees.
+// Resizes and crops to the network's 8-bit picture of size x size x channels.
 Image fit_image(const Image& image, const Preprocess& preprocess);
 
 // Converts bytes to normalised floats by a table.
@@ -50,8 +50,8 @@ struct ChannelStats {
 // ImageNet's constants; for 1 channel the means over the three channels.
 ChannelStats imagenet_stats(int64_t channels);
 
-// ImageNet's constants for folders of photographs, as in official recipes; for other formats the
-// statistics of up to 10,000 evenly spaced pictures of `train`, the training split.
+// Uses ImageNet's constants for folders of photographs, as in official recipes. For other formats,
+// uses the statistics of at most 10,000 evenly spaced pictures of the training split `train`.
 ChannelStats channel_stats(const ImageDataset& train, int64_t channels);
 
 }  // namespace tost

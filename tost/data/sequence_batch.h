@@ -25,14 +25,14 @@ SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
 
 struct SequenceOrder {
   bool shuffle = false;
-  // The number of shuffled batches that are sorted by length together, cut into batches, and
-  // shuffled again, which reduces padding. 1: no sorting.
+  // The number of shuffled batches whose samples are sorted by length together, cut into batches,
+  // and shuffled again. This reduces padding. 1 means no sorting.
   int64_t length_groups = 1;
   uint64_t seed = 0;
 };
 
-// The indices of every batch of an epoch, a function of the arguments. Without `drop_last` the last
-// batch may be smaller. Throws a usage Error for a batch below 1.
+// The indices of the samples of every batch of an epoch, a function of the arguments. Without
+// `drop_last` the last batch may be smaller. Throws a usage Error for a batch below 1.
 std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& dataset, int64_t batch,
                                                    const SequenceOrder& order, int64_t epoch,
                                                    bool drop_last);

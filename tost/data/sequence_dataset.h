@@ -1,4 +1,4 @@
-// Sets of labelled sequences of tokens, and the function that opens any of them. Free of torch.
+// Sets of labelled sequences of tokens, and the function that opens any such set. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct SequenceCoding {
   bool operator==(const SequenceCoding&) const = default;
 };
 
-// Immutable after construction; every member may be called from several threads at once.
+// A data set is immutable after construction, and several threads may call its members at once.
 class SequenceDataset {
  public:
   virtual ~SequenceDataset() = default;

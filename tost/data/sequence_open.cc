@@ -46,8 +46,8 @@ bool is_sequence_format(const std::string& format) {
   return std::ranges::find(kSequenceFormats, format) != kSequenceFormats.end();
 }
 
-// The split in a file's name ("" if there is none), and the text before it: validation and "basic_"
-// for "basic_val.tsv", train and "" for "train.tsv".
+// The split in a file's name, or "", and the text before the split: validation and "basic_" for
+// "basic_val.tsv", train and "" for "train.tsv".
 struct SplitName {
   std::string split, before;
 };
@@ -125,7 +125,7 @@ const std::string& first_split(const std::map<std::string, std::string>& files) 
 }
 
 // The split of a review of Pang and Lee (2004): files cvNNN_... with NNN below 800 are for
-// training, below 900 for validation, the others for testing. "" for another name.
+// training, those below 900 for validation, others for testing. Returns "" for another name.
 std::string fold_of(const std::string& name) {
   const auto digit = [&](size_t k) { return name[k] >= '0' && name[k] <= '9'; };
   if (name.size() < 6 || !name.starts_with("cv") || name[5] != '_') return "";
@@ -267,7 +267,7 @@ Opened stored(SequenceRows rows, const SequenceSpec& spec) {
   return std::make_unique<StoredSequences>(std::move(rows), spec.max_length);
 }
 
-// Checks that all expressions, with about 64 bytes more each, fit in memory.
+// Checks that all expressions, each with an overhead of about 64 bytes, fit in memory.
 void check_memory(int64_t needed) {
   const int64_t available = available_bytes();
   if (available == 0 || needed <= available) return;

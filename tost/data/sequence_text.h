@@ -57,11 +57,11 @@ SequenceRows read_text_folders(const std::string& directory,
 // The class folders of `directory`, without "unsup" (IMDB), in order of their names.
 std::vector<std::string> text_classes(const std::string& directory);
 
-// The classes of a table (label<TAB>text, or label<TAB>id<TAB>id<TAB>text<TAB>text for `pairs`), in
-// numeric order if all are integers ("1.0" counts as 1), else by name.
+// The classes of a table with lines label<TAB>text, or label<TAB>id<TAB>id<TAB>text<TAB>text for
+// `pairs`. The order is numeric if all are integers ("1.0" counts as 1), else by name.
 std::vector<std::string> table_classes(const std::string& path, bool pairs);
 
-// Reads such a table. Throws a data Error naming the line of a missing column, an empty text or a
+// Reads such a table. Throws a data Error naming a line with a missing column, an empty text or a
 // label that is not in `classes`.
 SequenceRows read_text_table(const std::string& path, const std::vector<std::string>& classes,
                              bool pairs);

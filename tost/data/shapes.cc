@@ -28,8 +28,8 @@ bool triangle(double x, double y) {
 }
 
 bool star(double x, double y) {
-  // A star of five points: reduces the angle to half a point, and compares with the line from outer
-  // to inner radius.
+  // Whether a point is in a star of five points. Reduces the angle to half a point of the star, and
+  // compares with the line from outer to inner radius.
   constexpr double step = std::numbers::pi / 5;
   const double angle = std::abs(std::remainder(std::atan2(x, -y), 2 * step));
   const double radius = std::hypot(x, y);
@@ -88,7 +88,7 @@ const std::vector<std::string>& shape_names() {
   return names;
 }
 
-// Whether the point (x, y), y downwards, is inside shape number `shape`.
+// Whether the point (x, y) is inside shape number `shape`; y points downwards.
 bool inside_shape(int shape, double x, double y) {
   return kOutlines[shape].inside(x, y);
 }
@@ -100,8 +100,8 @@ struct Range {
   double low, high;
 };
 
-// Draws vivid colours for objects and pale ones elsewhere. A linear model cannot use this, because
-// hues are uniform and channels have nearly the same mean.
+// Draws vivid colours for objects and pale ones elsewhere. A linear model cannot use the
+// difference, because hues are uniform and channels have nearly the same mean.
 struct Palette {
   Range saturation, value;
 };
@@ -175,7 +175,8 @@ struct Canvas {
   std::vector<Color> pixels;
   Image* mask;
 
-  // Calls paint(pixel, share of the pixel inside, x, y) for pixels within `radius` of (x, y).
+  // Calls paint(pixel, share, x, y) for pixels within `radius` of a point; the share is that of the
+  // pixel inside a shape.
   template <typename Inside, typename Paint>
   void cover(double x, double y, double radius, Inside inside, Paint paint) {
     const double scale = static_cast<double>(side);
@@ -256,8 +257,8 @@ Thing large_thing(int shape, Random& random, const Texture& background) {
   return {shape, x, y, radius, stretch, angle, object_texture(random, background)};
 }
 
-// Draws a small object, of at most a third of the area of the smallest large one, that does not
-// cover the middle of `large`.
+// Draws a small object that does not cover the middle of `large`, with at most a third of the area
+// of the smallest large object.
 Thing small_thing(int shape, Random& random, const Texture& background, const Thing& large) {
   const double radius = random.uniform(0.11, 0.155);
   double x = 0, y = 0;

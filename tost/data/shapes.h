@@ -11,12 +11,12 @@ namespace tost {
 
 class ShapesDataset : public ImageDataset {
  public:
-  // split: "train", "validation" or "test"; side: 16..512 pixels. Throws a usage Error.
+  // The split is "train", "validation" or "test"; the side is 16..512 pixels. Throws a usage Error.
   ShapesDataset(uint64_t seed, const std::string& split, int64_t side, int64_t size);
 
   int64_t size() const override { return size_; }
   const std::vector<std::string>& classes() const override;
-  // label, image and mask are functions of (seed, split, i), image and mask also of the side.
+  // label, image and mask are functions of (seed, split, i); image and mask also depend on side.
   int64_t label(int64_t i) const override;
   Image image(int64_t i) const override;
   std::string name(int64_t i) const override;

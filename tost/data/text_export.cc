@@ -24,7 +24,7 @@ bool may_end_in_space(std::string_view text, size_t end) {
   return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
 }
 
-// The end of the first character that does not end before `wanted` bytes.
+// The end of the first character that ends at or after `wanted` bytes.
 size_t character_end(std::string_view text, size_t wanted) {
   size_t at = std::min(wanted, text.size());
   while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;

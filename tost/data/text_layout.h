@@ -36,9 +36,9 @@ struct TextLayout {
 // if no file is found, and a usage Error for a holdout outside [0, 1).
 TextLayout find_text(const std::string& path, double holdout);
 
-// The part for a split (train, validation or val or valid, test), or for `whole`, which is all of a
-// single file. Throws a usage Error for another name, and a data Error that names the existing
-// splits for a missing one.
+// The part of a file for a split (train, validation or val or valid, test), or the whole single
+// file for `whole`. Throws a usage Error for an unknown name, and a data Error with the existing
+// splits for a missing split.
 TextPart find_text_part(const TextLayout& layout, const std::string& split);
 
 // A mapped part of a text file. Counts characters by their first bytes, which works for any bytes.
@@ -55,7 +55,7 @@ class TextFile {
 // Throws a usage Error unless `name` is auto, bytes, chars, words:N, gpt2, gpt2:PATH or file:PATH.
 void check_tokenizer_name(const std::string& name);
 
-// For a layout of text:
+// The tokenizer for a layout of text:
 //   auto       chars for a folder whose text is input.txt, in UTF-8 and up to 16 MiB; else bytes
 //   chars      the characters of all splits
 //   words:N    N ids in all: the most frequent words of the training text, <unk> and <eos>

@@ -52,7 +52,7 @@ TextData open_texts(const TextSpec& spec, const TextLayout& layout,
   return data;
 }
 
-// The number of bytes of the decoded text, in which words have lost their white space.
+// The number of bytes of the decoded text, which lacks the original white space of words.
 int64_t text_bytes(const TokenSource& tokens, const Tokenizer& tokenizer) {
   if (tokenizer.kind() == "words") return 0;
   std::vector<int64_t> lengths;

@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// A sequence of token ids, in memory or in a mapped file. Immutable; usable from several threads.
+// A sequence of token ids, in memory or in a mapped file. Several threads may read it.
 class TokenSource {
  public:
   // Messages call it `name`.
@@ -25,7 +25,7 @@ class TokenSource {
   int64_t size() const { return size_; }
   const std::string& name() const { return name_; }
   int32_t at(int64_t i) const;
-  // Copies tokens [begin, begin + count) to `out`. Throws a data Error if some do not exist.
+  // Copies tokens [begin, begin + count) to `out`. Throws a data Error if some are missing.
   void copy(int64_t begin, int64_t count, int64_t* out) const;
 
  private:

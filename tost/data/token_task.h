@@ -24,7 +24,7 @@ struct TokenTaskBatch {
 // Whether the folder has the files of a task.
 bool is_token_task(const std::filesystem::path& folder);
 
-// A mapped split of a task. Immutable; usable from several threads.
+// A mapped split of a task. The data are immutable, and several threads may read them.
 class TokenTaskData {
  public:
   // Throws a usage Error with the existing splits for a missing split. Throws a data Error naming

@@ -59,7 +59,7 @@ class CachedDataset : public ImageDataset {
 };
 
 // The sorted indices of held-out training samples, and those of the other samples. A fixed seed
-// draws them, so they are the same in every run. DataSpec::holdout explains `share`.
+// draws the indices, so they are the same in every run. DataSpec::holdout explains `share`.
 struct Holdout {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
@@ -71,7 +71,7 @@ void check_holdout(double share);
 // The name of a split as in kSplits; "val" means validation. Throws a usage Error for another name.
 std::string checked_split(const std::string& split);
 
-// The splits of a set with the files of `stored`, and validation if it can be held out.
+// The splits of a set: those of `stored`, and validation if it can be held out.
 std::vector<std::string> available_splits(std::vector<std::string> stored, double holdout);
 
 // Throws a data Error naming the existing splits unless `wanted` is one of them. Accepts a set

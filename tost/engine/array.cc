@@ -18,7 +18,7 @@ float from_float16(uint16_t half) {
   return sign != 0 ? -small : small;
 }
 
-// Copies the elements in the order of their indices.
+// Copies elements in the order of their indices.
 void copy_strided(const Array& from, size_t dimension, const char* data, char*& to, int64_t width) {
   const int64_t count = from.size(dimension), step = from.strides()[dimension] * width;
   if (dimension + 1 == from.shape().size()) {

@@ -22,7 +22,8 @@ class Array {
 
   Array() = default;  // undefined
   // `data` points to the first element and keeps the bytes alive. Strides count elements; empty
-  // strides mean contiguous. `held_bytes` is the size of the memory if it is larger.
+  // strides mean contiguous. `held_bytes` is the size of the whole memory if it has more than the
+  // elements.
   Array(Shape shape, TorchDtype dtype, std::shared_ptr<void> data, Shape strides = {},
         int64_t held_bytes = 0);
 
@@ -81,7 +82,7 @@ std::string shown(const Array::Shape& shape);
 inline float from_bfloat16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t(bits) << 16);
 }
-// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+// Rounds to the nearest bfloat16, with ties to even; NaN stays NaN.
 inline uint16_t to_bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (value != value) return 0x7FC0;

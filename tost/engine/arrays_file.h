@@ -15,13 +15,13 @@ struct ArraysFile {
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
-// Reads types F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is
+// Reads the types F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is
 // mapped, so that bytes are read at their first use; the arrays keep the mapping alive, and changes
 // of arrays never reach the file. A file that is truncated while its arrays are in use ends the
-// program, as with every mapping; a replaced file does not. `path` may also be an index of shards
-// (safetensors_index.h), which gives the arrays of all shards. Throws a data Error naming file and
-// tensor for every violation of the format (safetensors_header.h), for booleans other than 0 and 1,
-// and for shards that do not match the index or each other.
+// program, as with every mapping; replacing the file does not. `path` may also be an index of
+// shards (safetensors_index.h), which gives the arrays of all shards. Throws a data Error naming
+// file and tensor for every violation of the format (safetensors_header.h), for booleans other than
+// 0 and 1, and for shards that do not match the index or each other.
 ArraysFile load_arrays(const std::filesystem::path& path);
 
 // The same from memory. Reads a file's content; messages call the file `name`.
@@ -33,7 +33,7 @@ ArraysFile parse_arrays(std::shared_ptr<std::string> bytes, const std::string& n
 void save_arrays(const std::filesystem::path& path, const Arrays& arrays,
                  const std::map<std::string, std::string>& metadata = {});
 
-// The bytes that save_arrays() writes.
+// Returns the bytes that save_arrays() would write.
 std::string arrays_bytes(const Arrays& arrays,
                          const std::map<std::string, std::string>& metadata = {});
 

@@ -1,4 +1,4 @@
-// Reads and writes configuration structs as JSON, by one visitor that lists their fields.
+// Reads and writes configuration structs as JSON, by one function that visits all fields.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ void assign_field(const char* key, bool& field, const nlohmann::json& value);
 // Throws a usage Error unless low <= value <= high.
 void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
 
-// Throw usage Errors unless a value is finite, is in [0, 1), or is a ratio that gives an MLP of
-// this width at least one hidden unit.
+// Throw usage Errors for a value that is not finite, a value outside [0, 1), and a ratio that gives
+// an MLP no hidden unit.
 void check_field_finite(const char* key, double value);
 void check_field_share(const char* key, double value);
 void check_mlp_ratio(double ratio, int64_t dim);
@@ -40,7 +40,7 @@ nlohmann::json config_to_json(const Config& config, const Fields& fields) {
 }
 
 // Sets the fields in `json`. Throws a data Error for an unknown key (with the nearest one), a wrong
-// type, and unless `partial` for a missing field that is not optional.
+// type and, unless `partial` is set, a missing field that is not optional.
 template <class Config, class Fields>
 void config_from_json(const nlohmann::json& json, const Fields& fields, bool partial,
                       Config& config) {

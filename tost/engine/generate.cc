@@ -53,7 +53,7 @@ class Generation {
         stop_(stop),
         block_(model.config().positions == "learned" ? model.config().block : 0) {}
 
-  // `texts` holds the index of each prompt among all prompts.
+  // `texts` has the index of each prompt among all prompts.
   GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
     start(prompts, texts);
     Array logits = read_prompts(std::move(prompts));
@@ -231,7 +231,7 @@ void check_prompts(const TextModel& model, const Prompts& prompts, const Generat
       if (id >= 0 && id < vocab) continue;
       fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ", vocab, ".");
     }
-    // Does not read the last token drawn.
+    // Does not read the last drawn token, whose logits are not needed.
     const int64_t start = before + int64_t(prompt.size());
     if (block > 0 && config.past_block == "stop" && config.max_tokens - 1 > block - start) {
       fail_usage("The model has learned positions for ", block, " tokens, and ", config.max_tokens,

@@ -33,7 +33,7 @@ void check_sampling(const SamplingConfig& config);
 // the same token on every machine.
 class Sampler {
  public:
-  // Never draws tokens from `allowed` on, which pad a vocabulary, or `unknown` (-1: none).
+  // Never draws the token `unknown` (-1: none), or ids from `allowed` on, which pad a vocabulary.
   Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown = -1);
 
   // Applies the repetition penalty to `id` from now on.
@@ -60,8 +60,8 @@ struct GenerateConfig {
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
   std::vector<std::string> stop;  // strings that end a text; not part of it
   bool ignore_end = false;        // continue past an end-of-text token
-  // The action past the block of a model with learned positions: "stop" refuses the text before it
-  // begins, "slide" reads the last half block again and continues.
+  // The action at the end of the block of a model with learned positions: "stop" refuses a too long
+  // text before it begins, "slide" reads the last half block again and continues.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };
@@ -83,7 +83,7 @@ class TextModel {
   virtual LanguageState on_cpu(LanguageState state) const { return state; }
 };
 
-// All data to continue a text: the state, unread tokens, and the tokens that settings need.
+// The data that continue a text: the state, unread tokens, and earlier tokens that settings need.
 struct TextSession {
   LanguageState state;
   std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
@@ -111,15 +111,15 @@ struct GenerateResult {
   GenerateStats stats;
 };
 
-// A callback for every piece of final text; the result false ends all texts.
+// Called for every piece of final text; the result false ends all texts.
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
-// Continues prompts; those with the same number of tokens are written together. Text r draws from
-// Random(seed, r, session draws), independently of other texts. Frees prompts after reading them.
-// With `session` there is one prompt, which may be empty if the session has pending tokens. The
-// prompt follows the session's tokens, and the session is updated. `stop` ends all texts after the
-// current token, or the current 512 tokens of a prompt. Throws usage Errors for settings and for
-// texts that do not fit the block, and data Errors for prompts that the model cannot read; the
+// Continues prompts; prompts with the same number of tokens are continued together. Text r draws
+// from Random(seed, r, session draws), independently of other texts. Frees prompts after reading
+// them. With `session` there is one prompt, which may be empty if the session has pending tokens.
+// The prompt follows the session's tokens, and the session is updated. `stop` ends all texts after
+// the current token, or the current 512 tokens of a prompt. Throws usage Errors for settings and
+// for texts that do not fit the block, and data Errors for prompts that the model cannot read; the
 // session then does not change.
 GenerateResult generate(TextModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,

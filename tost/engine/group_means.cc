@@ -28,7 +28,7 @@ kernels::MeansForwardArgs means_args(const MeansWeights& weights, const MeansMix
   return a;
 }
 
-// Converts products of the router to memberships times H, in place.
+// Converts the router's products to memberships times H, in place.
 void memberships(const MeansWeights& weights, float* row) {
   const int64_t heads = weights.heads;
   const auto* bias = weights.router_bias.data();

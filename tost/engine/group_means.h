@@ -1,5 +1,5 @@
-// Group means of a language engine without the matrix products: convolution, membership, running
-// means and gate, for any number of tokens.
+// Group means of a language engine, for any number of tokens: convolution, membership, running
+// means and gate, but no matrix products.
 #pragma once
 
 #include <cstdint>

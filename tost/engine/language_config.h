@@ -7,20 +7,20 @@
 
 namespace tost {
 
-// Additions to the official causal mixers, all off by default, so that official weights load. All
-// but the window of softmax give a state whose size does not depend on the context.
+// Additions to the official causal mixers, all off by default, so that official weights load. No
+// addition makes the size of the state depend on the context.
 struct CausalMixerOptions {
   // The length of denom_bias (TSSA); -1 means the block. Later positions have bias 0.
   int64_t bias_positions = -1;
   // The taps, with the current token, of a causal convolution on projected tokens; 0: none.
   int64_t conv = 0;
-  // The forgetting of the running statistics, one rate a head: "none", "fixed" (evenly spaced
-  // horizons, not trained) or "learned" (trained from these).
+  // The forgetting of the running statistics, with one rate a head: "none", "fixed" (evenly spaced
+  // horizons), or "learned" (trained, initially evenly spaced).
   std::string decay = "none";
   // Multiplies memberships by H, so that a uniform membership is 1.
   bool scale_pi = false;
-  // First moments in addition to second ones (TSSA): "none"; "tokens": running group means of the
-  // projected tokens; "values": running group means of a separate projection.
+  // First moments in addition to second moments (TSSA): "none", or running group means of the
+  // projected tokens ("tokens") or of a separate projection ("values").
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;
@@ -28,7 +28,7 @@ struct CausalMixerOptions {
   int64_t window = 0;
   // The share of softmax's attention weights that training drops; -1: CausalMixerConfig::dropout.
   double attention_dropout = -1;
-  // The delta rule has β in 0 ... beta_range (1 or 2), and delta_steps updates a token.
+  // The delta rule has β from 0 to beta_range (1 or 2), and makes delta_steps updates a token.
   int64_t beta_range = 1;
   int64_t delta_steps = 1;
 };
@@ -47,16 +47,16 @@ struct LanguageConfig {
   // The activation of the MLP: "gelu" is exact as in the official code, "gelu-tanh" is GPT-2's
   // approximation.
   std::string activation = "gelu";
-  // "learned": one vector for each position below `block`, as in the official model. "none": only
-  // mixers represent order, and the context has no limit.
+  // With "learned" there is a vector for each position below `block`, as in the official model.
+  // With "none" only mixers represent order, and the context has no limit.
   std::string positions = "learned";
   CausalMixerOptions options;
   std::string mixer = "tssa";
   // Every hybrid_every-th block, counted from 1, uses hybrid_mixer; 0: no block does.
   int64_t hybrid_every = 0;
   std::string hybrid_mixer = "softmax";
-  // Makes the model an auto-encoder: an MLP restores all tokens from the vector of the last one and
-  // sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
+  // Makes the model an auto-encoder, in which an MLP restores all tokens from the last token's
+  // vector and sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
   bool auto_encoder = false;
 };
 
@@ -69,7 +69,7 @@ int64_t max_context(const LanguageConfig& config);
 nlohmann::json to_json(const LanguageConfig& config);
 
 // Throws a data Error for an unknown key (with the nearest one), a wrong type or a missing key.
-// With `base`, missing keys have its values. Checks no value.
+// With `base`, missing keys have the values of `base`. Checks no value.
 LanguageConfig language_config_from_json(const nlohmann::json& json);
 LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base);
 

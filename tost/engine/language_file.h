@@ -49,7 +49,7 @@ struct OpenedLanguage {
 };
 
 // Opens a model file of this program for the engine; `precision` "" is that of the file. Throws a
-// data Error naming the file if it is no such model, or has a mixer that the engine lacks.
+// data Error naming the file if it is no language model, or has a mixer that the engine lacks.
 OpenedLanguage open_engine_language(const std::filesystem::path& file,
                                     const std::string& precision = "");
 

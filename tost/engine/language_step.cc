@@ -85,7 +85,7 @@ void LanguageStep::embed(const int64_t* ids) {
   }
 }
 
-// Makes the sums of states the only owners of their memory, to change them in place.
+// Copies shared sums of states, so that the sums can be changed in place.
 void LanguageStep::prepare_states() {
   const int64_t size = 2 * dim_ + weights_.config.heads;
   const int64_t batch = batch_ / int64_t(states_.size());
@@ -293,7 +293,8 @@ void LanguageStep::prepare_workspace(int threads) {
   if (workspace_.bytes() < bytes) workspace_ = Array::empty({bytes}, TorchDtype::kUInt8);
 }
 
-// Records memberships of one block from values `step` apart that are `times` too large.
+// Records the memberships of one block. The input has a distance of `step` between values, which
+// are `times` times too large.
 void LanguageStep::note_memberships(int64_t block, const float* from, int64_t step, int64_t times) {
   const int64_t heads = weights_.config.heads;
   for (int64_t h = 0; h < heads; ++h) {

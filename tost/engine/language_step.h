@@ -1,4 +1,4 @@
-// A decoding step of a language model: few tokens, so that the time is that of reading the weights.
+// A decoding step of a language model, for a few tokens; reading the weights bounds the time.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ class LanguageStep {
  public:
   explicit LanguageStep(const LanguageWeights& weights);
 
-  // Reads valid ids [B, T], B T from 1 to kernels::kMostFewRows, after `state`, which has an entry
-  // for every block. Writes logits [B, vocab] after the last token unless null. The caller must
-  // update the state's position. Throws a usage Error for a state of another batch.
+  // Reads valid ids [B, T] after `state`, which has an entry for every block; B T is from 1 to
+  // kernels::kMostFewRows. Writes the logits [B, vocab] after the last token, unless `logits` is
+  // null. The caller must update the state's position. Throws a usage Error for a state of another
+  // batch.
   void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits);
 
   // Reads one token of each of several texts at any positions: ids[i] after *states[i], which has
@@ -85,7 +86,7 @@ class LanguageStep {
   const LanguageWeights& weights_;
   const int64_t dim_, widest_;
   std::vector<Stage> stages_;
-  // room_ rows each: the residual stream, input and output of a mixer, hidden values of the MLP.
+  // Buffers of room_ rows: residual stream, input and output of a mixer, hidden values of the MLP.
   Array x_, w_, y_, sums_, hidden_;
   Array pi_, base_, gate_;  // [rows, H], [rows, C] after a convolution, [rows, C]
   Array beta_, forget_;     // of the delta rule: [rows, steps H], [rows, H]
@@ -95,7 +96,7 @@ class LanguageStep {
   Array workspace_;  // of the operator, of every thread
   int64_t workspace_bytes_ = 0;
   std::vector<float> memberships_;
-  // Values of the current call: states_ has one entry for all rows, or one for each row.
+  // Data of the current call; states_ has one entry for all rows, or one for each row.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;
   // Of block and text, null where it has none: statistics, and the tokens of a convolution.
@@ -106,8 +107,8 @@ class LanguageStep {
   float* logits_ = nullptr;
 };
 
-// A model that reads texts by steps only, so that it needs one form of the weights. Single tokens
-// are as fast as memory, but long texts are slower than with matrix products.
+// A model that reads texts by steps only, so that it needs only one form of the weights. Reading
+// long texts is slower than with matrix products.
 class SteppingModel : public TextModel {
  public:
   // `stored` is the content of the file with the weights.

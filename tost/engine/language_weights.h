@@ -1,4 +1,4 @@
-// The weights of a language model in the form of its engine, in the requested precision.
+// The weights of a language model in the form and the precision of its engine.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,7 @@ struct LanguageWeights {
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
   // Writes the sum of the token's and the position's vectors [C] for one row.
   void embed(int64_t id, int64_t position, float* to) const;
-  // Moves all weights into one block of memory, so that they get huge pages.
+  // Moves all weights into one block of memory, so that the system uses huge pages.
   void gather();
 
   LanguageConfig config;

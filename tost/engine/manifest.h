@@ -26,7 +26,7 @@ ManifestEntry manifest_entry_of(const std::filesystem::path& file);
 nlohmann::json to_json(const ManifestEntry& entry);
 
 // {"files": {NAME: {"bytes": N, "crc32c": "8 hex digits"}}} of every regular file in the folder.
-// Does not read files in `known`, but throws a data Error unless they exist with the known size.
+// Does not read files in `known`, but throws a data Error if one is missing or has another size.
 nlohmann::json make_manifest(const std::filesystem::path& folder, const Manifest& known = {});
 
 // Parses such an object. Throws a data Error naming `where` for other JSON, for names with folders,
@@ -46,7 +46,7 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Returns advice about a damaged checkpoint: another one of the run, if one is intact.
+// Returns advice about a damaged checkpoint, which names an intact checkpoint of the run, if any.
 std::string advice_on_damage(const std::filesystem::path& folder);
 
 // Checks one file against the manifest in its folder. A file without a manifest, or that the

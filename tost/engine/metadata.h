@@ -54,8 +54,7 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
 // 12.5, which get<int64_t>() would accept.
 int64_t json_integer(const nlohmann::json& value, const std::string& what = "it");
 
-// Throws a usage Error unless the classes of the data named `data` are those of the model, in the
-// model's order.
+// Throws a usage Error unless the data named `data` have the model's classes in the model's order.
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
                    const std::string& data);
 

@@ -35,7 +35,7 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
-// Explains presets, because users may mistake them for models that come with the program.
+// Explains that a preset is no model file, because users may expect one.
 [[noreturn]] void fail_missing(const std::string& path) {
   const auto presets = PresetNames::all();
   if (std::find(presets.begin(), presets.end(), path) != presets.end()) {

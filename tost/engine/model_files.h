@@ -1,4 +1,4 @@
-// Finds the file of weights for the path of a run, checkpoint or file.
+// Finds the file of weights at a path, which may be that of a run, a checkpoint or a file.
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,14 @@ namespace tost {
 
 enum class Weights { kRaw, kEma };
 
-// The file for `path`: a file itself, the model (or index of shards) of a checkpoint folder, or the
-// model of the best (else the latest, else the newest intact) checkpoint of a run folder. kEma
-// selects averaged weights; a file of torch.save may hold both. Throws a data Error if there is no
-// file.
+// Finds the model file for `path`. A file is the result itself; a checkpoint folder gives its model
+// or index of shards; a run folder gives the model of its best (else latest, else newest intact)
+// checkpoint. kEma selects averaged weights, which a file of torch.save may also contain. Throws a
+// data Error if there is no file.
 std::filesystem::path find_model_file(const std::filesystem::path& path,
                                       Weights weights = Weights::kRaw);
 
-// Finds the file and checks it: throws a data Error, too, if the file differs from the manifest of
-// its checkpoint.
+// Finds the model file, and throws a data Error if it differs from the manifest of its checkpoint.
 std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
                                              Weights weights = Weights::kRaw);
 

@@ -11,8 +11,7 @@
 
 namespace tost {
 
-// The types that a packed product multiplies natively; sums are float32 (float32, bfloat16) or
-// int32 (int8).
+// The types that packed products can multiply; sums are float32, or int32 for int8.
 enum class Packing : uint8_t {
   kFloat32,
   kBfloat16,  // rows and weight rounded to bfloat16
@@ -70,7 +69,7 @@ void check_modules_multiply(Precision precision);
 // The precisions of engines of classifiers. Throws a usage Error for another precision.
 Packing packing_of(Precision precision);
 
-// Messages, tables and JSON show a precision by its name.
+// Writes a precision by its name, in messages, tables and JSON.
 inline std::ostream& operator<<(std::ostream& out, Precision precision) {
   return out << name_of(precision);
 }

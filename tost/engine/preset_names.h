@@ -8,7 +8,7 @@ namespace tost {
 
 class PresetNames {
  public:
-  // Adds the preset names of a kind before main(), by a static object next to the table of presets.
+  // A static object of this type, next to the presets of a kind, adds the names before main().
   explicit PresetNames(const std::vector<std::string>& names) {
     list().insert(list().end(), names.begin(), names.end());
   }

@@ -1,9 +1,9 @@
 // Weights in eight or four bits: rounding, layout and conversion.
 //
-// int8: w = value * scale, value -127 to 127, one scale an output: max |w| / 127. int4: value -7 to
-// 7, one scale for each group of 32 adjacent inputs: max |w| / 7; the last group of a row may be
-// shorter. Scales are rounded (int8 to 16, int4 to 8 bits of mantissa), so that value * scale is
-// exact in float32 and a second rounding changes no bit.
+// int8: w = value * scale with values from -127 to 127 and the scale max |w| / 127 for each output.
+// int4: values from -7 to 7 and the scale max |w| / 7 for each group of 32 adjacent inputs; the
+// last group of a row may be shorter. Scales are rounded (int8 to 16, int4 to 8 bits of mantissa),
+// so that value * scale is exact in float32 and a second rounding changes no bit.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace tost {
 
 struct QuantizedWeight {
   kernels::WeightType type;  // kInt8 or kInt4
-  // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
-  // the high half of byte j, 8 after the last.
+  // int8 values [out, in], or int4 values in uint8 [out, (in + 1) / 2]: byte j has value + 8 of
+  // input 2 j in the low and of input 2 j + 1 in the high half.
   Array values;
   Array scales;        // [out] float32; or [out, (in + 31) / 32] bfloat16
   int64_t inputs = 0;  // in

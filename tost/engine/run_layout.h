@@ -1,5 +1,4 @@
-// clang-format off
-// Where a training run keeps its files:
+// clang-format off The layout of the files of a training run:
 //   RUN/config.json                      the effective configuration
 //   RUN/model.json                       architecture, classes and preprocessing
 //   RUN/metrics.jsonl                    the log

@@ -57,7 +57,7 @@ std::vector<int64_t> ids_from(const ArraysFile& content, const char* name, int64
   return values;
 }
 
-// The held bytes are at most the beginning of one character.
+// Checks that the held bytes are at most the beginning of one character.
 std::string held_from(const ArraysFile& content, const std::string& where) {
   const auto found = content.arrays.find("held");
   if (found == content.arrays.end() || found->second.dtype() != TorchDtype::kUInt8 ||

@@ -16,7 +16,7 @@ class SessionFormat {
  public:
   explicit SessionFormat(TextModel& model);
 
-  // `notes` are further metadata, which read() ignores.
+  // `notes` are additional metadata, which read() ignores.
   std::string bytes(const TextSession& session,
                     const std::map<std::string, std::string>& notes = {}) const;
   // The size of the state after one token, which is about that of a session if no cache grows.

@@ -32,8 +32,8 @@ std::vector<std::string> shipped_names();
 // Throws a data Error that names the model's file if it is missing or differs from its card.
 void check_shipped(const ShippedModel& model);
 
-// Resolves the MODEL of a command: the checked file of a shipped model if no file or folder has
-// this name, else `text` itself.
+// Resolves the MODEL of a command: an existing file or folder is `text` itself; otherwise the name
+// of a shipped model gives its checked file.
 std::string model_path(const std::string& text);
 
 }  // namespace tost

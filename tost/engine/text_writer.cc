@@ -58,7 +58,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 // Whether `rest` is the beginning of a character.
 bool is_beginning(std::string_view rest) {
   if (rest.empty() || rest.size() > 3) return false;
-  // Tries second bytes of every range that a first byte may require.
+  // Tries a second byte from every range that a first byte may require.
   for (const char* end : {"\x80\x80\x80", "\xA0\x80\x80"}) {
     if (utf8_length(std::string(rest) + end, 0) > rest.size()) return true;
   }

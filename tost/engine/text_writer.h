@@ -14,7 +14,7 @@ namespace tost {
 // UTF-8 are replaced by U+FFFD.
 class TextStream {
  public:
-  // `held` are the bytes that an earlier stream held back at its pause().
+  // `held` are the bytes that pause() of an earlier stream returned.
   explicit TextStream(std::vector<std::string> stop_strings = {}, std::string held = {});
 
   // Adds bytes; returns text that is now final: valid UTF-8 before any stop string.
@@ -40,12 +40,12 @@ class TextStream {
 // bytes. Sets `out` to these bytes, with every invalid byte replaced by U+FFFD.
 size_t whole_characters(std::string_view text, bool final, std::string& out);
 
-// Writes one text: its sampler, its random numbers, and the conditions of its end.
+// Writes one text, with a sampler, random numbers, and conditions for the end.
 class TextWriter {
  public:
-  // Continues the session `before`, which may be new. Text `stream` draws from Random(config.seed,
-  // stream, the session's draws). The tokenizer must outlive the writer; tokens from `vocab` on are
-  // never drawn.
+  // Continues the session `before`, which may be new. A text with the index `stream` draws from
+  // Random(config.seed, stream, the session's draws). The tokenizer must outlive the writer; tokens
+  // from `vocab` on are never drawn.
   TextWriter(const Tokenizer& tokenizer, int64_t vocab, const GenerateConfig& config,
              uint64_t stream, const TextSession& before);
 

@@ -11,12 +11,12 @@ namespace tost {
 
 // The number of threads that a region starts; 1 within a region.
 int engine_threads();
-// Sets the number for all threads of the program; 0: the number that the system reports.
+// Sets the number of threads of regions; 0 means the number that the system reports.
 void set_engine_threads(int count);
 // Sets the function that returns the number of threads. Null ends that.
 void count_engine_threads_by(int (*count)());
 
-// Distributes ranges of tasks over the threads, as a ParallelFor.
+// A ParallelFor that distributes ranges of tasks over the threads.
 void parallel_tasks(int64_t tasks, function_ref<void(int64_t begin, int64_t end)> body);
 inline constexpr auto engine_parallel =
     [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) { parallel_tasks(tasks, body); };

@@ -10,7 +10,7 @@
 
 namespace tost {
 
-// One linear map in the form of a decoding step.
+// One linear map in the form that a decoding step needs.
 struct StepWeight {
   int64_t outputs() const { return values.defined() ? values.size(0) : 0; }
   bool defined() const { return values.defined(); }

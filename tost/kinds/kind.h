@@ -1,4 +1,4 @@
-// The interface of a kind of model to code that takes models of any kind.
+// The interface of a kind of model, for code that handles models of any kind.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct ModelRequest {
 };
 
 struct ScoreRequest : ModelRequest {
-  // Set if `file` is a run folder to be scored as in studies: by the last checkpoint, or by the
+  // Set if `file` is a run folder to be scored as in studies. These use the last checkpoint, or the
   // best one if the run selected it on other data than the split.
   bool as_trained = false;
   // Settings of the data under the keys of training, such as "data" (see scored_data()).
@@ -82,9 +82,8 @@ struct ExplainRequest : ModelRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Opens the data of an explanation by `open` if they are `known` by the request or the run. Returns
-// "", or the reason why there are no data, without a capital. Only data that the request names must
-// exist.
+// Opens the data of an explanation by `open` if they are `known` from the request or the run.
+// Returns "", or the reason why there are no data. Only data that the request names must exist.
 inline std::string open_known_data(const ExplainRequest& request, bool known,
                                    const std::function<void()>& open) {
   if (!known) {
@@ -124,7 +123,7 @@ struct PredictReport {
   std::vector<Prediction> predictions;
 };
 
-// A column of the table of presets: its title, and the key of its values in a preset's description.
+// A column of the table of presets: a title, and the key of a value in a preset's description.
 struct PresetColumn {
   const char *title, *key;
   int width;
@@ -147,8 +146,8 @@ struct Kind {
   // Opens a model file of this program or of others. Throws the data Errors of
   // find_intact_model_file(), and one for weights that do not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
-  // Scores a model file: returns "checkpoint", "model", "precision", "split", scores, number of
-  // samples ("images") and "seconds"; null if stopped.
+  // Scores a model file. Returns "checkpoint", "model", "precision", "split", the scores, "images"
+  // (the number of samples) and "seconds", or null if stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
   std::vector<std::string> data_keys;  // of the settings that select the generated data to score
   // Labels pictures or texts; null for kinds without labels.

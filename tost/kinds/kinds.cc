@@ -54,7 +54,7 @@ std::string text_of(const json& values, const char* key) {
   return found != values.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The settings that show the kind. A saved configuration shows it by recipe, not by `from`.
+// The settings that show the kind. A saved configuration shows the kind by recipe, not by `from`.
 std::vector<Hint> hints(const json& values, bool saved) {
   std::vector<Hint> found;
   const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");

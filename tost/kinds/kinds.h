@@ -23,14 +23,13 @@ const Kind& kind_named(const std::string& name);
 const std::vector<RunKind>& run_kinds();
 const RunKind& run_kind_named(const std::string& name);
 
-// The kind of runs that read the data at this path; null if the data do not show it.
+// The kind of runs that read the data at this path; null if the data do not show the kind.
 const RunKind* kind_of_data(const std::string& path);
 
-// Selects the kind by "recipe" and either the preset "model" or the file "from", which must agree.
-// The default is that of image models, for which "data" must not be of another kind. For a resumed
-// run, model and recipe of its configuration `saved` decide. Throws a usage Error for unknown
-// names, for names of two kinds, for a preset together with a file, and for a setting of another
-// kind only.
+// Selects the kind by "recipe", and by the preset "model" or the file "from"; these must agree. The
+// default is that of image models, for which "data" must not be of another kind. For a resumed run,
+// model and recipe of its configuration `saved` decide. Throws a usage Error for unknown names, for
+// names of two kinds, for a preset together with a file, and for a setting of another kind only.
 const RunKind& choose_run_kind(const nlohmann::json& values, const nlohmann::json* saved = nullptr);
 
 struct QuantizeResult {

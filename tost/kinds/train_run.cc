@@ -69,7 +69,7 @@ RunMode mode_of(const TrainRun& run) {
   return !run.launch.empty() && made_by_launch(run.out, run.launch) ? RunMode::kResume : run.mode;
 }
 
-// The state of the run folder. Only process 0 reads the folder.
+// The state of the run folder, read by process 0 and sent to the others.
 struct Found {
   RunMode mode = RunMode::kNew;
   std::optional<SavedRun> saved;
@@ -118,7 +118,7 @@ void on_all(Group* group, const std::function<void()>& work) {
   group == nullptr ? work() : group->together(work);
 }
 
-// The device of a process: the GPU of its local rank if there are several processes.
+// The device of a process, which is the GPU of its local rank if there are several processes.
 torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
   const torch::Device device = device_from_name(loop.device);
   if (loop.peer_backend == "nccl" && (device.is_cpu() || !built_with_nccl())) {

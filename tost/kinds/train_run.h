@@ -18,8 +18,8 @@ struct TrainRun {
       nlohmann::json::object();  // config file merged with flags; kResume: the changes
   // The group of processes that train together, all of which call train(); null: one process.
   Group* group = nullptr;
-  // The name of the launch, on process 0; empty: none. A run in `out` from the same launch is
-  // resumed in every mode.
+  // The name of the launch, known on process 0; empty if there is none. A run in `out` from the
+  // same launch is resumed in every mode.
   std::string launch = {};
   // Makes one process draw random numbers as the processes of a group do (see LoopState).
   bool noise_by_batch = false;

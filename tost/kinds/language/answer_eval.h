@@ -43,20 +43,20 @@ struct AnswerEvalOptions : LanguageEvalOptions {
   Group* group = nullptr;     // of processes that each score some of the batches
 };
 
-// Scores all samples in evaluation mode without gradients. Samples beyond 2,048 tokens are read one
-// by one and in pieces, so that a state of constant size needs constant memory. `progress` counts
+// Scores all samples in evaluation mode without gradients. Samples of more than 2,048 tokens are
+// read one by one and in pieces, so that memory is constant if the state is. `progress` counts
 // samples over all groups. Returns nothing if `stop` ended it. Throws the Errors of
 // check_answers_fit(), and a usage Error for samples that do not fit in memory.
 std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
                                                           const TokenTaskData& data,
                                                           const AnswerEvalOptions& options = {});
 
-// Throws a usage Error for data with a larger vocabulary than the model's, samples beyond its
-// positions, or targets that the model would have to restore.
+// Throws a usage Error for a vocabulary that is larger than the model's, samples beyond the model's
+// positions, or targets to be restored.
 void check_answers_fit(const LanguageConfig& config, const TokenTaskData& data);
 
-// Throws a usage Error with both figures if reading `samples` samples of `length` tokens at a time,
-// or training on them, needs at least more than `available` bytes (0: unknown).
+// Throws a usage Error with both figures if reading or training on `samples` samples of `length`
+// tokens at a time needs more than `available` bytes (0: unknown).
 void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
                          bool training, int64_t available);
 

@@ -17,8 +17,8 @@ namespace {
 // The largest number of rows for which steps of a few rows are faster than tiles.
 constexpr int64_t kStepRows = 16;
 
-// Disables gradients and torch's inference mode, because the engine changes its tensors in later
-// calls, and tensors of inference mode cannot be changed outside of it.
+// Disables gradients and torch's inference mode, because later calls change the engine's tensors,
+// which is not possible for tensors of inference mode.
 struct PlainMode {
   const c10::InferenceMode off{false};
   const torch::NoGradGuard no_grad;

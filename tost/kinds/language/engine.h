@@ -1,5 +1,6 @@
 // The inference engine of causal language models: weights are laid out once, without autograd.
-// Reading the weights bounds the time of a decoding step, matrix products that of long texts.
+// Reading the weights bounds the time of a decoding step; matrix products bound the time of long
+// texts.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +32,15 @@ class LanguageEngine : public LanguageReader {
   const LanguageConfig& config() const;
   Precision precision() const { return precision_; }
 
-  // Does the same as LanguageModel::extend(), with the same state, so that one may continue after
-  // the other. Result float32.
+  // Does the same as LanguageModel::extend(), with the same state, so that both can alternate.
+  // Result float32.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
   // Reads one token of each of several texts at any positions: ids[i] after *states[i], the state
   // of text i. Returns logits [texts, vocab] float32. A text gets the same bits as in a separate
   // step.
   torch::Tensor step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
-  // Makes steps read bfloat16 weights by tile units, if the CPU has them: many texts then take the
-  // time of one. Activations are rounded to bfloat16.
+  // Makes steps use tile units and bfloat16 weights, if the CPU has these units, so that many texts
+  // take the time of one. Activations are rounded to bfloat16.
   void expect_texts();
   // Does the same as LanguageModel::hidden(): returns [B, T, C] float32 after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr) override;
@@ -69,7 +70,8 @@ void place_language(const std::shared_ptr<LanguageModel>& model, Precision preci
 // The possible precisions of a model: on the CPU all, on a GPU those of modules.
 Precisions language_precisions(torch::Device device);
 
-// The precision for the PrecisionScope of its calls: autocast on a GPU, none for the engine.
+// The precision for a PrecisionScope around a model's calls: autocast on a GPU, nothing for the
+// engine.
 Precision scope_precision(Precision precision, torch::Device device);
 
 }  // namespace tost

@@ -177,7 +177,8 @@ void LanguagePrefill::embed(const int64_t* ids) {
   });
 }
 
-// Computes from the previous block's mixer to the input of this block's mixer, a tile at a time.
+// Computes, a tile at a time, the part of the network from the previous block's mixer to this
+// block's mixer.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
   // Uses one thread for few rows on tile units, because every thread would read all weights.
@@ -268,7 +269,7 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   shift(maps.proj_shift, tile);
 }
 
-// Adds the bias of a product that was added to the stream without bias.
+// Adds the bias of a product to the stream, because the product was added without bias.
 void LanguagePrefill::shift(const Array& bias, const Tile& tile) {
   if (!bias.defined()) return;
   const float* from = bias.data();

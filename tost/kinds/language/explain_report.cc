@@ -184,8 +184,8 @@ class TextLayerSums {
   }
 
  private:
-  // Ranks tokens by their mean of `sums`, highest first, above the mean of all tokens. Leaves out
-  // rare tokens.
+  // Ranks the tokens whose mean of `sums` is above the mean of all tokens, highest first. Leaves
+  // out rare tokens.
   std::vector<TokenMean> ranked(const Tensor& sums, double overall,
                                 const TextStatisticsOptions& options) const {
     const Tensor seen = counts_.ge(double(options.least)).nonzero().squeeze(1);

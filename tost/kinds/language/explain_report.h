@@ -109,7 +109,7 @@ struct TextExplainOptions {
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
 };
 
-// The number of first tokens of the passage whose influence on later tokens is measured.
+// The number of tokens at the beginning of the passage whose influence is measured.
 inline constexpr int64_t kInfluenceTokens = 200;
 
 // The name of a split in a sentence: "training data", "validation data".

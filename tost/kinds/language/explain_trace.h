@@ -25,8 +25,8 @@ struct TextLayer {
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
   torch::Tensor gate;     // mean over a head's features of the output gate [B, H, T]
-  // For mixers with group means, [B, H, T]: the norm of a head's mean after each token, and the
-  // cosine of mean and token's values.
+  // For mixers with group means: the norm [B, H, T] of a head's mean after each token, and the
+  // cosine of the mean with the token's values.
   torch::Tensor mean_norm, mean_cosine;
   torch::Tensor effect;  // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
   torch::Tensor norm;    // of the residual stream after the block [B, T]
@@ -54,8 +54,8 @@ torch::Tensor memory_horizon(const TokenMixer& mixer);
 
 // Measures the influence of each token of x [T, C], the input of a mixer, on the output at later
 // tokens. Entry [j, t], t > j, of the result [T, T] float64 is |mixer(x)_t - mixer(x without token
-// j)_t| / |mixer(x)_t|, computed exactly by running later tokens on the state before token j. Other
-// entries, and those with output 0, are 0. Takes T runs of T/2 tokens.
+// j)_t| / |mixer(x)_t|, computed exactly, by running the later tokens from the state before token
+// j. Other entries, and those with output 0, are 0. Takes T runs of T/2 tokens.
 torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 
 // Influence by distance: the mean of the entries [j, j + d] over j, for d from 1 to T - 1.
@@ -65,12 +65,12 @@ torch::Tensor influence_by_distance(const torch::Tensor& influence);
 // NaN if fewer than `reach` tokens follow.
 torch::Tensor influence_of_tokens(const torch::Tensor& influence, int64_t reach);
 
-// The reach for `tokens` tokens: 32, or half of a smaller number than 64, at least 1.
+// The reach for `tokens` tokens: 32, but at most half of the tokens and at least 1.
 int64_t influence_reach(int64_t tokens);
 
-// Shows the bytes of a token as visible, valid UTF-8: spaces as "·", line feeds "↵", tabs "⇥",
-// returns "␍", bytes that are not a whole character "‹E2›", other control characters "‹01›"; no
-// bytes at all "∅". Long tokens are truncated to `most` characters and an ellipsis.
+// Shows the bytes of a token as visible UTF-8: spaces as "·", line feeds as "↵", tabs as "⇥",
+// returns as "␍", incomplete characters as "‹E2›", control characters as "‹01›", and no bytes as
+// "∅". Long tokens are truncated to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
 // The text of a token; the id as "#17" if there is no tokenizer or it does not have the id.

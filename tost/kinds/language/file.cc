@@ -70,7 +70,8 @@ LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelF
       foreign_mlp_ratio(weights.side("transformer.h.0.mlp.c_fc.weight", hidden_side), c.dim);
   c.bias = weights.has("transformer.ln_f.bias");
   c.activation = activation(facts.activation);
-  // Takes the length of denom_bias from its tensor, because cropping the block does not shorten it.
+  // Takes the length of denom_bias from the tensor, because cropping the block does not shorten the
+  // tensor.
   const std::string lengths = "transformer.h.0.attn.denom_bias";
   if (weights.has(lengths) && weights.side(lengths, 1) != c.block) {
     c.options.bias_positions = weights.side(lengths, 1);

@@ -34,7 +34,7 @@ void save_language_file(const std::filesystem::path& file, const LanguageModel& 
 LoadedLanguage load_foreign_language(const std::filesystem::path& file,
                                      Weights weights = Weights::kRaw);
 
-// The tokenizer that a user may name for a model file without one.
+// The tokenizer that a user selects for a model file without tokenizer.
 struct TokenizerChoice {
   std::string name{};    // as in training (text_layout.h); empty or auto: the model's
   std::string data{};    // the text that chars and words:N are made from; empty: none
@@ -42,8 +42,8 @@ struct TokenizerChoice {
 };
 
 // Sets the selected tokenizer of a model that has none. Throws a usage Error for an unknown name,
-// for a tokenizer with more tokens than the model, for chars and words without a text, and for
-// another tokenizer than the model's (see check_same_tokenizer()).
+// too many tokens, chars and words without a text, and another tokenizer than the model's (see
+// check_same_tokenizer()).
 void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 
 // Throws a usage Error if the tokenizer `name` is not that of the model of `file`.

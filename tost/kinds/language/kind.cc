@@ -102,8 +102,8 @@ void open_explained(const ExplainRequest& request, const TextSpec& spec, const L
   if (request.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// The folder of the task (token_task.h) that the request names, or on which the run was trained; ""
-// if there is none.
+// The folder of the task (token_task.h) of the request or, if it names none, of the run; "" for
+// other data.
 std::string task_folder(const ExplainRequest& request, const fs::path& model_file) {
   std::string folder = request.data;
   if (folder.empty()) {

@@ -129,7 +129,7 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
   check_ids(config_, input, first);
   const Tensor ids = to_device(input, wte_->weight.device());
   // Uses a sparse gradient on the CPU, which is added to the head's gradient in place. Uses a dense
-  // one on a GPU, where a sparse gradient would wait for a count of rows.
+  // gradient on a GPU, where a sparse one would wait for a count of rows.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
   if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, first, ids.size(1));

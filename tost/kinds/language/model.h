@@ -1,5 +1,5 @@
-// Causal language models, which map token ids to logits of the next token. They are ToST-GPT and
-// its softmax counterpart (arXiv 2412.17810, Table 4) with the names of the official code, and
+// Causal language models, which map token ids to logits of the next token. The models are ToST-GPT
+// and its softmax counterpart (arXiv 2412.17810, Table 4), with the names of the official code, and
 // models without a context limit.
 #pragma once
 
@@ -36,7 +36,7 @@ class TokenDecoder : public torch::nn::Module {
   SinusoidalTable positions_;
 };
 
-// Computes a language model's functions of the same names faster than the modules do. An undefined
+// Computes a language model's functions of the same names, faster than modules do. An undefined
 // result selects the modules as fallback. Nothing has happened then.
 class LanguageReader {
  public:
@@ -115,8 +115,8 @@ std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
 // The presets {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official
 // models, their softmax counterparts, and our models of group means.
 std::vector<std::string> language_preset_names();
-// The presets tost_recall and tost_recall_stream: small models for tasks of recall, the latter with
-// a convolution instead of positions.
+// The presets tost_recall and tost_recall_stream: small models for tasks of recall.
+// tost_recall_stream has a convolution instead of positions.
 std::vector<std::string> recall_preset_names();
 LanguageConfig language_preset(const std::string& name);
 

@@ -17,13 +17,13 @@ struct LanguageSize {
   int64_t means_heads;  // of the tost_means family
 };
 constexpr std::array kLanguageSizes{
-    // The sizes of the paper (Table 4) and the vocabulary of its code: 50,257 rounded up to a
+    // The sizes of the paper (Table 4), and the vocabulary of the code: 50,257 rounded up to a
     // multiple of 64.
     LanguageSize{"base", 768, 12, 12, 1024, 50304, 1e-5, 0, 12},
     LanguageSize{"medium", 1024, 24, 16, 1024, 50304, 1e-5, 0, 16},
     LanguageSize{"large", 1280, 36, 20, 1024, 50304, 1e-5, 0, 20},
     // nanoGPT's settings for characters on a CPU and on a GPU; the vocabulary follows the data.
-    // LayerScale starts at 1, because from 1e-5 it hardly grows in 2,000 steps.
+    // LayerScale starts at 1, because an initial value of 1e-5 hardly grows in 2,000 steps.
     LanguageSize{"char", 128, 4, 4, 64, 65, 1, 0, 8},
     LanguageSize{"char_gpu", 384, 6, 6, 256, 65, 1, 0.2, 12},
     // The size for words of a small corpus on a CPU; the vocabulary follows the data.

@@ -1,5 +1,5 @@
 // The named recipes of language training. `char` and `char-gpu` are nanoGPT's settings for
-// characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations.
+// characters on a CPU and on a GPU; the gpt2 recipes are those of the official configurations.
 #include "tost/kinds/language/train_config.h"
 
 namespace tost {

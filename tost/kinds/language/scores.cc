@@ -145,8 +145,8 @@ LanguageLossOptions resolve(const LanguageModel& model, LanguageLossOptions o) {
   return o;
 }
 
-// Reads `count` windows of `length` predictions, one every `stride` tokens from `begin`. The last
-// `fresh` predictions of each are scored, and all of the text's first window.
+// Reads `count` windows of `length` predictions, one every `stride` tokens from `begin`. Scores the
+// last `fresh` predictions of each window, and all predictions of the text's first window.
 Tensor read_windows(LanguageModel& model, const TokenSource& source, int64_t begin, int64_t count,
                     int64_t length, int64_t stride, int64_t fresh) {
   const Tensor tokens = torch::empty({count, length + 1}, torch::kInt64);
@@ -177,7 +177,7 @@ bool usual(LanguageModel& model, const TokenSource& source, const LanguageLossOp
   return true;
 }
 
-// Scores the text as one stream, passing the state from piece to piece.
+// Scores the text as one stream, in pieces that continue from the previous state.
 bool whole(LanguageModel& model, const TokenSource& source, const LanguageLossOptions& o,
            Sum& sum) {
   const int64_t predictions = source.size() - 1;

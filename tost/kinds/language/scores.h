@@ -1,4 +1,4 @@
-// Scores a language model's predictions of tokens, and its loss on a stream of tokens by two named
+// Scores a language model's predictions of tokens, and the loss on a stream of tokens by two
 // protocols.
 #pragma once
 
@@ -40,7 +40,7 @@ struct ScoredText {
 
 // The scores of each text's targets, in order. Reads the texts together, padded on the right, where
 // padding has no effect in a causal model. A text beyond the model's context loses its beginning.
-// Throws a data Error if a text's targets alone do not fit, or if it has none.
+// Throws a data Error for a text without targets, or whose targets do not fit the context.
 std::vector<TokenScores> score_texts(LanguageModel& model, const std::vector<ScoredText>& texts);
 
 // `usual` reads the whole text in windows of `context` tokens, one every `stride` tokens. A window
@@ -55,8 +55,8 @@ struct LanguageLossOptions : LanguageEvalOptions {
   int64_t context = 0;
   static constexpr int64_t kWholeText = -1;
   int64_t stride = 0;  // usual; 0: half the context
-  // The number of windows that are read together; 0: 16 (official), or windows of 8,192 tokens in
-  // all (usual).
+  // The number of windows that are read together. 0 means 16 (official), or windows of 8,192 tokens
+  // in all (usual).
   int64_t batch = 0;
   int64_t batches = 1000;  // official
   uint64_t seed = 1337;    // official
@@ -64,7 +64,7 @@ struct LanguageLossOptions : LanguageEvalOptions {
 
 struct LanguageLoss {
   double loss = 0;  // mean, nats a token
-  // The standard error of the mean over batches; only of the official protocol.
+  // The standard error of the mean over batches, for the official protocol.
   std::optional<double> standard_error;
   double perplexity = 0;                // exp(loss)
   std::optional<double> bits_per_byte;  // usual, where the text's bytes are known
@@ -75,8 +75,8 @@ struct LanguageLoss {
 
 // Computes the loss in evaluation mode without gradients, with sums in float64. `text_bytes` is the
 // size of the text in bytes, 0 if unknown. Returns nothing if `stop` ended it. Throws a usage Error
-// for an impossible setting, a data Error for a source too short or with ids outside the model's
-// vocabulary.
+// for an impossible setting, and a data Error for a source that is too short or has ids outside the
+// model's vocabulary.
 std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSource& source,
                                           int64_t text_bytes,
                                           const LanguageLossOptions& options = {});

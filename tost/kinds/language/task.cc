@@ -34,7 +34,7 @@ using torch::Tensor;
 // The seed of evaluation, which draws the same crops in every run.
 constexpr uint64_t kEvaluationSeed = 0x5eed'e7a1;
 
-// The number of passages whose layers are measured, which costs far less than an evaluation.
+// The number of passages whose layers are measured: far fewer than in an evaluation.
 constexpr int64_t kBoundCrops = 8;
 
 // The rows of the token table: 50,304 for GPT-2's 50,257 ids, as in the official models, else the
@@ -90,7 +90,8 @@ std::string valid_utf8(const std::string& text) {
 }
 
 // The prompt and the model's continuation, as valid UTF-8. A function of model and request; torch's
-// generators do not change. Beyond max_context() the model continues from its last half.
+// generators do not change. Beyond max_context() the model continues from the last half of its
+// context.
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
                         const SampleRequest& request) {
   const std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
@@ -128,7 +129,7 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   std::optional<LoadedLanguage> source;
   if (!config.from.empty() && !(known && has_checkpoint)) {
     source = load_language_file(config.from, Weights::kRaw);
-    // Checks that `tokenizer` names no other tokenizer than that of the source, which is used.
+    // Checks that `tokenizer`, if set, names the tokenizer of the source, which is used.
     check_same_tokenizer(config.tokenizer, source->info, config.from);
   }
   const LanguageInfo* from = source ? &source->info : nullptr;

@@ -126,7 +126,7 @@ class Evaluation {
     }
   }
 
-  // Continues contexts of one length together.
+  // Continues together the contexts that have the same length.
   void generate(std::span<const Passage> group) {
     const int64_t room = model_.max_context() - (options_.new_tokens - 1);
     if (room < 1) {
@@ -290,8 +290,8 @@ std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& token
   return texts;
 }
 
-// Removes the same number of tokens from the beginning of all texts if one is too long, so that
-// sums can be compared; returns whether it did.
+// If a text is too long, removes the same number of tokens from the beginning of all texts, so that
+// sums can be compared. Returns whether tokens were removed.
 bool shorten(int64_t context, const std::string& where, std::vector<ScoredText>& texts) {
   int64_t longest = 0;
   for (const ScoredText& text : texts) longest = std::max(longest, text.targets);

@@ -47,8 +47,8 @@ LanguageConfig changed_language_config(const std::string& mixer,
                                        const nlohmann::json& model_options, LanguageConfig base);
 
 // The settings of training on a task of tokens.
-// Lengths are in optimiser steps. An epoch has as many batches as the split train fills; groups
-// alternate from batch to batch.
+// Lengths are in optimiser steps. An epoch has the number of batches that the split train fills;
+// groups alternate from batch to batch.
 struct AnswerTrainConfig : LoopConfig {
   AnswerTrainConfig() { checkpoint_every = 0; }  // but every so many steps
 

@@ -36,8 +36,8 @@ struct SequenceConfig {
 
 // The width of the MLPs; a default width if the configuration has 0.
 int64_t mlp_hidden(const SequenceConfig& config);
-// The rows of the table of learned positions: max_length, and one for the class token; 0 if
-// positions are not learned.
+// The number of learned positions: max_length, and one for the class token; 0 if positions are not
+// learned.
 int64_t position_count(const SequenceConfig& config);
 
 // Throws a usage Error with the reason if `config` describes no possible model.

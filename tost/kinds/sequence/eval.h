@@ -28,7 +28,7 @@ struct SequenceEvalOptions {
   Group* group = nullptr;  // of processes that each score some of the batches
 };
 
-// A quarter of the sequences by length; it is larger if a length would be in two quarters.
+// About a quarter of the sequences by length; all sequences of one length are in the same quarter.
 struct LengthQuarter {
   int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
   int64_t sequences = 0;
@@ -44,9 +44,9 @@ struct SequenceEvalResult {
   std::vector<LengthQuarter> quarters;  // fewer than four for few sequences or lengths
 };
 
-// Scores every sequence once, in evaluation mode without gradients, sorted by length so that little
-// is padding; restores the model's mode. Returns nothing if `stop` ended it. Throws a usage Error
-// for a batch below 1 and an empty data set, and the Errors of forward() and sample().
+// Scores every sequence once, in evaluation mode without gradients, and restores the model's mode.
+// Sequences are sorted by length, to reduce padding. Returns nothing if `stop` ended it. Throws a
+// usage Error for a batch below 1 and an empty data set, and the Errors of forward() and sample().
 std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
                                            const SequenceDataset& dataset,
                                            const SequenceEvalOptions& options = {});

@@ -71,7 +71,7 @@ struct Task {
   json data, lra, s4;
 };
 
-// The user must name a data set that has no name here. Text is read to 4,000 bytes as in the
+// Leaves the data set to the user, unless it has a name. Text is read to 4,000 bytes as in the
 // paper's results; the configuration file has 1,000.
 std::vector<Task> tasks() {
   const auto read = [](const char* format) {

@@ -23,8 +23,8 @@ struct SequenceTrainConfig : LoopConfig {
 
   std::string data = "listops";
   std::string data_format = "auto";
-  // The length to which sequences are truncated, and for which the model is made unless
-  // model_options sets another; 0: no limit.
+  // The length to which sequences are truncated, and the model's length unless model_options sets
+  // another; 0: no limit.
   int64_t max_length = 0;
   double holdout = -1;
   int64_t data_seed = 0;

@@ -122,7 +122,7 @@ std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch
   const auto is_class_qkv = [](const std::string& name) {
     return starts_with(name, "cls_attn_blocks.") && ends_with(name, "attn.qkv");
   };
-  // Counts queries for the class token only; keys and values for every token.
+  // Counts queries for the class token only, but keys and values for every token.
   const int64_t dim = model.config().dim;
   for (int64_t i = 0; i < model.config().class_blocks; ++i) {
     products.push_back({.rows = batch, .inputs = dim, .outputs = 3 * dim});

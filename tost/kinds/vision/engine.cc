@@ -20,8 +20,8 @@ namespace {
 
 using torch::Tensor;
 
-// The class blocks and the head. All pictures of a pass run together, because the products have one
-// row a picture and reading the weights bounds their time.
+// Runs the class blocks and the head. All pictures of a pass run together, because the products
+// have one row a picture and reading the weights bounds their time.
 class ClassPass {
  public:
   ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
@@ -158,8 +158,8 @@ class ClassPass {
   const bool half_;
 };
 
-// The largest number of rows of a tile, and of the pictures that a thread processes at a time.
-// bfloat16 and int8 products would wait for weights that are read for 200 rows only.
+// The largest number of rows of a tile, and of the pictures that a thread processes at a time. The
+// numbers are larger for bfloat16 and int8, because their products would wait for weights.
 int64_t tile_rows_of(Packing products) {
   return products == Packing::kFloat32 ? 208 : 400;
 }

@@ -33,7 +33,7 @@ class VisionEngine {
   // mode: within 1e-4 of the largest logit for fp32, and as close as autocast for bf16. Uses
   // torch's threads. After the first call with a shape, allocates only the result. An image gives
   // the same bits at the same position of a batch, for the same batch size and number of threads.
-  // Throws the data Errors of the model. Only one thread may call it at a time.
+  // Throws the data Errors of the model. Only one thread at a time may use the engine.
   torch::Tensor forward(const torch::Tensor& images);
 
   Precision precision() const { return precision_; }

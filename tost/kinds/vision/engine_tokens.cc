@@ -206,7 +206,7 @@ constexpr int64_t kSide = 3;                   // of the kernel
 constexpr int64_t kGatheredBytes = 256 << 10;  // of gathered pixels
 constexpr int64_t kFewestRows = 32, kMostRows = 224;
 
-// The first input row and column of an output pixel's window, which may be in the border.
+// The first row and column of an output pixel's window in the input; both may be outside.
 struct Window {
   int64_t top, left;
 };

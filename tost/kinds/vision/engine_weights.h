@@ -23,7 +23,7 @@ struct StemStage {
 };
 
 // Attention of the class token without keys and values of the patches (attend_rows.h). For each
-// head, W_kᵀ maps the query and W_v the weighted sum of tokens. The keys' bias has no effect,
+// head, W_kᵀ maps the query, and W_v maps the weighted sum of tokens. The keys' bias has no effect,
 // because it adds the same number to all logits.
 struct ClassBlockWeights {
   NormWeights norm1, norm2;
@@ -72,7 +72,8 @@ class VisionWorkspace : public BlockRows {
   std::vector<void*>
       classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens
   std::vector<ThreadScratch> scratch;  // [threads]
-  // The inputs of stages, [threads][stages]; that of the first stage only if it is not float32.
+  // The inputs of stages, [threads][stages]. The first stage has one only if its type is not
+  // float32.
   std::vector<std::vector<void*>> pictures;
   float* class_stream = nullptr;  // [images, C]
   void* class_normed = nullptr;   // [images, C]
@@ -87,7 +88,7 @@ class VisionWorkspace : public BlockRows {
   torch::Tensor memory_;
 };
 
-// Computes patch tokens by stem, position code and blocks, and their part of class attention.
+// Computes patch tokens by stem, position code and blocks, and their inputs to class attention.
 class TokenPass : private BlockPass {
  public:
   TokenPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
@@ -100,7 +101,8 @@ class TokenPass : private BlockPass {
 
   // Runs the pictures [first, first + count) of `images` [.., channels, Y, X] through the blocks,
   // and writes the input of the class blocks to workspace.classed, rows 1 to N. `parallel` divides
-  // rows among `threads` threads; serial_for and 1 mean that each thread has separate pictures.
+  // rows among `threads` threads; serial_for and 1 thread mean that the caller's threads have
+  // separate pictures.
   void run(const float* images, int64_t first, int64_t count, ParallelFor parallel,
            int64_t threads) const;
 

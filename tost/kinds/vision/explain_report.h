@@ -23,12 +23,12 @@ namespace tost {
 
 // Scores of memberships as masks of the object, next to scores of chance and k-means.
 //
-// A candidate mask has the tokens whose most likely head is k, the tokens whose membership in k is
-// above the mean over the picture, or the complement of either. One half of the pictures selects
-// the candidate with the highest mean intersection over union (IoU) with the object, and the other
-// half scores the candidate. k-means has as many clusters as there are heads, with centres from the
-// first half; clusters and complements are its candidates. The layer is selected in the same way,
-// for heads and for k-means.
+// A candidate mask has the tokens whose most likely head is k, or the tokens whose membership in k
+// is above the mean over the picture. The complements of these masks are candidates, too. One half
+// of the pictures selects the candidate with the highest mean intersection over union (IoU) with
+// the object, and the other half scores the candidate. k-means has as many clusters as there are
+// heads, with centres from the first half; clusters and complements are its candidates. The layer
+// is selected in the same way, for heads and for k-means.
 //
 // The tokens of one picture in one layer.
 struct SegmentationSample {
@@ -57,8 +57,8 @@ struct SegmentationLayer {
   std::vector<HeadScore> heads;  // means over all pictures
   MaskScore hard, soft;
   MaskScore k_means_w, k_means_z;
-  // The head with the best |auc - 1/2| on the first half (negated if auc < 1/2), scored on the
-  // second half.
+  // The AUC on the second half of the head with the best |auc - 1/2| on the first half, negated if
+  // auc < 1/2.
   int64_t auc_head = 0;
   double auc = std::nan(""), average_precision = std::nan("");
 };
@@ -88,8 +88,7 @@ SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
 BestMask best_head(const std::vector<SegmentationLayer>& layers);
 BestMask best_k_means(const std::vector<SegmentationLayer>& layers);
 
-// The mean and deviation over pictures of the first score minus the second, or NaN if one is
-// missing.
+// The mean and deviation, over pictures, of the difference of two scores, or NaN if one is missing.
 Spread paired_difference(const MaskScore& first, const MaskScore& second);
 
 // Scores, on the odd pictures, the mask of tokens where at least half of the even pictures have the
@@ -120,7 +119,7 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
                                                 const ImageDataset& data, const std::string& split,
                                                 const StatisticsOptions& options);
 
-// A picture's row in the table of a report, which shows only the first few in full.
+// A picture's row in the table of a report. Only the first few pictures are shown in full.
 struct PictureSummary {
   std::string name, truth;
   RankedClass top;
@@ -164,8 +163,8 @@ struct VisionExplainOptions {
 inline constexpr int64_t kPicturesFromData = 4;
 
 // Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
-// that does not exist, for samples below 1, and without images and data. Throws data Errors for
-// pictures that cannot be read.
+// that does not exist, for samples below 1, and if there are neither images nor data. Throws data
+// Errors for pictures that cannot be read.
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
 

@@ -1,4 +1,5 @@
-// Scores memberships as segmentations: each head's mask against that of the picture's object.
+// Scores memberships as segmentations, by comparing each head's mask with that of the picture's
+// object.
 #include <algorithm>
 
 #include "tost/explain/measures.h"

@@ -1,4 +1,4 @@
-// The interface of all image classifiers: images in, logits out.
+// The interface of all image classifiers, which map images to logits.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,8 @@
 namespace tost {
 
 // Intermediate results of a forward pass; parts that a model or mixer does not have stay empty or
-// undefined. Tensors are not detached, so a forward pass without NoGradGuard can be differentiated
-// through them. The N patch tokens are row-major over rows x columns; R registers follow the
-// patches, so there are M = N + R tokens.
+// undefined. Tensors are not detached, so gradients can flow through them. The N patch tokens are
+// row-major over rows x columns; R registers follow the patches, so there are M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R

@@ -36,7 +36,7 @@ constexpr std::array kVisionSizes{
     VisionSize{"cab_tiny_24", 192, 24, 4, 1e-5, 0, 224, 1000, {16, 8}},
     VisionSize{"cab_small_12", 384, 12, 8, 1.0, 0.05, 224, 1000, {16, 8}},
     VisionSize{"cab_small_24", 384, 24, 8, 1e-5, 0.05, 224, 1000, {16, 8}},
-    // The official README trains this model (stochastic depth 0.15, patch 16), which no code
+    // A model that the official README trains (stochastic depth 0.15, patch 16) but no code
     // registers.
     VisionSize{"cab_medium_12", 512, 12, 8, 1.0, 0.15, 224, 1000, {16, 16}, true},
     VisionSize{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},

@@ -1,5 +1,5 @@
-// Named image classifiers: all names that the official code registers, one that only its README
-// has, small ones for small images, and the linear baseline.
+// Named image classifiers: all that the official code registers, one that only its README has,
+// small ones for small images, and the linear baseline.
 #pragma once
 
 #include <string>

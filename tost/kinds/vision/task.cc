@@ -55,10 +55,10 @@ VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig ba
 }
 
 // Makes the description of the model. The architecture is that of `from`, the description of
-// config.from, or of the preset if `from` is null. Classes, channels and side of the data change
-// it, then mixer, image_size and drop_path, and last model_options. Mean and deviation are those of
-// the data, or, in fine-tuning with as many channels, those of the weights' training. Throws a
-// usage Error with the reason for settings that do not fit.
+// config.from, or of the preset if `from` is null. Classes, channels and side come from the data;
+// mixer, image_size, drop_path and, last, model_options override other values. Mean and deviation
+// are those of the data, or those of the weights' training in fine-tuning with the same channels.
+// Throws a usage Error with the reason for settings that do not fit.
 ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from,
                           const ImageDataset& train) {
   ModelInfo source;

@@ -15,8 +15,8 @@
 namespace tost {
 
 // The convolutional stem: n 3x3 convolutions of stride 2 for patch = 2ⁿ, with batch norm, and GELU
-// between them. Each of the widths C/2ⁿ⁻¹, …, C/2, C has `depth` convolutions (officially one);
-// further ones have stride 1. Convolutions keep torch's default initialisation, as in the official
+// between them. Each of the widths C/2ⁿ⁻¹, …, C/2, C has `depth` convolutions (officially one), all
+// but the first of stride 1. Convolutions keep torch's default initialisation, as in the official
 // code. Checkpoint keys are proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd numbers are the
 // GELUs.
 class PatchStem : public torch::nn::Module {
@@ -51,8 +51,9 @@ class FourierPosition : public torch::nn::Module {
   // Thread-safe.
   torch::Tensor forward(int64_t rows, int64_t columns);
 
-  // The fixed code [rows * columns, 64]: 32 channels for the row, then 32 for the column. Sines and
-  // cosines alternate, for 16 frequencies 10000^(-i/16) and coordinates (1 … n) * 2π / (n + 1e-6).
+  // The fixed position code [rows * columns, 64]: 32 channels for the row, then 32 for the column.
+  // Sines and cosines alternate, for 16 frequencies 10000^(-i/16) and coordinates (1 … n) * 2π / (n
+  // + 1e-6).
   static torch::Tensor table(int64_t rows, int64_t columns);
 
   std::shared_ptr<torch::nn::Conv2dImpl> token_projection;  // 1x1, 64 → C
@@ -84,9 +85,8 @@ class ClassAttention : public torch::nn::Module {
 };
 
 // In the official block a normalised tensor serves as residual and as input of the branch, so patch
-// tokens change, too. With x the patch tokens and n = LN1(x), their output is 2 LN2(x + γ₁ n), or 2
-// (x + γ₁ n) without `tokens_norm`; the class token becomes c + γ₂ mlp(c) with c = LN2(cls + γ₁
-// attention).
+// tokens change, too. Patch tokens x with n = LN1(x) become 2 LN2(x + γ₁ n), or 2 (x + γ₁ n)
+// without `tokens_norm`. The class token becomes c + γ₂ mlp(c) with c = LN2(cls + γ₁ attention).
 struct ClassState {
   torch::Tensor cls;     // [B, 1, C]
   torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where they are not needed
