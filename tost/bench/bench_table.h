@@ -21,7 +21,8 @@ void add_origin(BenchRowJson& row, const BenchOrigin& origin);
 // The line below a table, with the machine, the build and the date of the measurement.
 std::string origin_line(const BenchOrigin& origin);
 
-// Returns the value as JSON; null if it was not measured, so that it is not finite or not above 0.
+// Returns the value as JSON, or null if the value is not finite and positive, which means not
+// measured.
 BenchRowJson measured(double value);
 
 // Returns {"rows": [...]} with the object json_of(row) for each row.

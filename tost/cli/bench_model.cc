@@ -87,7 +87,7 @@ void check_output(BenchOutput& output) {
   fail_usage("--format is '", output.format, "'; it must be md or json.");
 }
 
-// Writes each file in the format of its extension, or in that of --format if it has no extension.
+// Writes each file in the format of its extension, or in that of --format without extension.
 void write_bench_files(const BenchOutput& output,
                        const std::function<std::string(const std::string& format)>& formatted) {
   for (const auto& file : output.files) {

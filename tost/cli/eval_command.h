@@ -41,7 +41,7 @@ struct EvalCommand {
 // Throws a usage Error unless --data was given.
 void require_data(const CLI::App& app);
 
-// Adds the flags that only language models take, and returns these flags.
+// Adds the flags of language models, and returns a list of the added flags.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
 
 // Scores the model and prints the report. `app` shows which flags are set.

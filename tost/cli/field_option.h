@@ -21,8 +21,8 @@ CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, nlohman
 // Adds to `field` the choices that only `other` has.
 void join_choices(FieldInfo& field, const FieldInfo& other);
 
-// Sets the help of the option: the form of its value, "=" and `usual` unless it is empty, then the
-// field's text and possible names.
+// Sets the help of the option: the form of its value, "=" and `usual` if set, the field's text, and
+// possible names.
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual);
 
 // The form of a setting's value in help; empty for null, an empty text or an empty object.

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     return found == nullptr ? kNoLibrary
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
-  // Loads the small library only for commands that it has.
+  // Loads the small library only for commands of the small program.
   const bool small = argc > 1 && std::strcmp(argv[1], "generate") == 0;
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");

@@ -95,7 +95,7 @@ bool read_number(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Each of these checks returns a message about a wrong value, or "" for a correct one.
+// A check of a value returns a message about a wrong value, or "" for a correct one.
 std::string text_error(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave this out." : "";
 }

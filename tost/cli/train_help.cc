@@ -166,7 +166,7 @@ class TrainHelp : public CLI::Formatter {
     return results.empty() ? "" : results.back();
   }
 
-  // The kind of run that the flags select; null if they select no kind or several.
+  // The kind of run that the flags select; null if flags select no kind or several kinds.
   const RunKind* selected_kind() const {
     json values = json::object();
     for (const char* key : {"recipe", "model", "from"}) {

@@ -28,8 +28,8 @@ BackendPtr open_gloo(const BackendPlace& place);
 // Opens NCCL for tensors on GPUs; null in a program without NCCL. A test may replace this function.
 BackendPtr (*&gpu_backend())(const BackendPlace&);
 
-// Sets `key` of a c10d store to `value` unless it is set, and returns its value; empty if no store
-// answers.
+// Sets `key` of a c10d store to `value` unless the key has a value, and returns the key's value;
+// empty if no store answers.
 std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
                             const std::string& value);
 

@@ -87,8 +87,8 @@ class Group {
   // Whether a process was lost, after which all calls fail.
   bool broken() const;
 
-  // Reports to the others why this process is about to leave; returns false if it was reported
-  // before. Never throws.
+  // Reports to the others why this process is about to leave; returns false after an earlier
+  // report. Never throws.
   bool leave(const Error& reason);
 
   // Makes a new group of the processes with the same `color`, in the same order of ranks. Sums of
@@ -104,7 +104,7 @@ class Group {
   std::unique_ptr<Impl> impl_;
 };
 
-// With a null group, which means one process, these functions do nothing.
+// The functions below do nothing for a null group, which means one process.
 inline bool is_first(const Group* group) {
   return group == nullptr || group->first();
 }

@@ -71,7 +71,7 @@ SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const s
 // line, or a line whose label is not the expression's value.
 SequenceRows read_listops(const std::string& path);
 
-// Whether these columns are the first line of a file of ListOps.
+// Whether `columns` are those of the first line of a file of ListOps.
 bool looks_like_listops(const std::vector<std::string_view>& columns);
 
 }  // namespace tost

@@ -60,8 +60,8 @@ struct GenerateConfig {
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
   std::vector<std::string> stop;  // strings that end a text; not part of it
   bool ignore_end = false;        // continue past an end-of-text token
-  // The action at the end of the block of a model with learned positions: "stop" refuses a too long
-  // text before it begins, "slide" reads the last half block again and continues.
+  // The action at the end of the block of a model with learned positions: "stop" refuses a long
+  // text before the start, "slide" reads the last half block again and continues.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };

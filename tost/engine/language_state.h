@@ -21,10 +21,10 @@ int64_t state_bytes(const LanguageState& state);
 // Shares nothing with it.
 LanguageState copy_of(const LanguageState& state);
 
-// Throws a usage Error unless an array of a block's state has these sizes, texts first.
+// Throws a usage Error unless an array of a block's state has the expected sizes, texts first.
 void check_state(const Array& state, const Array::Shape& sizes, TorchDtype type);
-// The state's array with this name and these sizes, to be changed in place: zeros if there is none,
-// a copy if it is shared. Throws as check_state().
+// The state's array with a name and sizes, to be changed in place. A missing array is made of
+// zeros, and a shared one is copied. Throws as check_state().
 Array& owned_state(Arrays& state, const char* name, const Array::Shape& sizes, TorchDtype type);
 
 }  // namespace tost

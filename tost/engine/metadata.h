@@ -21,8 +21,8 @@ inline bool describes_itself(const std::map<std::string, std::string>& metadata)
   return metadata.count(kConfigKey) != 0;
 }
 
-// Parses the JSON text under `key`. Throws a data Error naming `where` if it is missing, no JSON,
-// or nested deeper than 64 levels.
+// Parses the JSON text under `key`. Throws a data Error naming `where` if the text is missing, no
+// JSON, or nested deeper than 64 levels.
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
@@ -30,7 +30,7 @@ nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
 // key of the description as JSON text under "tost.KEY".
 std::map<std::string, std::string> described_metadata(const std::string& kind,
                                                       const nlohmann::json& description);
-// Reads a description with these keys from metadata. Throws as metadata_json().
+// Reads a description with the given keys from metadata. Throws as metadata_json().
 nlohmann::json stored_description(const std::map<std::string, std::string>& metadata,
                                   const std::vector<std::string>& keys, const std::string& where);
 
@@ -46,7 +46,7 @@ inline constexpr char kPrecisionKey[] = "tost.precision";
 Precision stored_precision(const std::map<std::string, std::string>& metadata,
                            const std::string& where);
 
-// Throws a data Error naming `where` unless `object` is an object with exactly these keys.
+// Throws a data Error naming `where` unless `object` is an object with exactly the keys `keys`.
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
 

@@ -15,7 +15,8 @@ using kernels::WeightType;
 
 constexpr int64_t kRowsATask = 16;
 
-// Rounds `value` to a mantissa with `bits` fewer bits; returns 0 if it is too small to divide by.
+// Rounds `value` to a mantissa with `bits` fewer bits; returns 0 for a value too small to divide
+// by.
 float shortened(float value, int bits) {
   if (value < 1e-30f) return 0;
   uint32_t word;

@@ -24,8 +24,8 @@ class SessionFormat {
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;
   // Reads the content of an untrusted file, and copies its arrays. Throws a data Error beginning
-  // with `where` unless it is a complete session of a model with the same weights. The model may
-  // have another precision than the one that saved the session.
+  // with `where` unless the file is a complete session of a model with the same weights. The model
+  // may have another precision than the one that saved the session.
   TextSession read(const ArraysFile& content, const std::string& where) const;
 
  private:

@@ -29,7 +29,7 @@ std::filesystem::path shipped_folder();
 std::vector<ShippedModel> shipped_models();
 std::vector<std::string> shipped_names();
 
-// Throws a data Error that names the model's file if it is missing or differs from its card.
+// Throws a data Error if the file of the model is missing or differs from the model's card.
 void check_shipped(const ShippedModel& model);
 
 // Resolves the MODEL of a command: an existing file or folder is `text` itself; otherwise the name

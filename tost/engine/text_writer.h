@@ -37,7 +37,7 @@ class TextStream {
 };
 
 // The number of bytes at the start of `text` that form whole characters; with `final`, of all
-// bytes. Sets `out` to these bytes, with every invalid byte replaced by U+FFFD.
+// bytes. Copies the counted bytes to `out`, with every invalid byte replaced by U+FFFD.
 size_t whole_characters(std::string_view text, bool final, std::string& out);
 
 // Writes one text, with a sampler, random numbers, and conditions for the end.

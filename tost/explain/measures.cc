@@ -138,7 +138,7 @@ Tensor as_points(const Tensor& points) {
   return points.to(torch::kDouble).nan_to_num(0, 0, 0);
 }
 
-// Squared distances [N, K] from differences, because the expanded square loses digits.
+// Computes squared distances [N, K] from differences, because the expanded square loses digits.
 Tensor squared_distances(const Tensor& points, const Tensor& centers) {
   return torch::cdist(points, centers, 2, /*compute_mode=*/2).square();
 }

@@ -25,7 +25,8 @@ bool holds_report(const fs::path& folder) {
          read_beginning(json, kReportMarker.size()) == kReportMarker;
 }
 
-// The name of a file in the folder that does not belong to a report; "" if there is none.
+// The name of an unexpected file, which is not part of a report, in the folder; "" if there is
+// none.
 std::string foreign_file(const fs::path& folder) {
   for (const FolderEntry& entry : folder_entries(folder)) {
     const std::string name = entry.path.filename().string();
@@ -52,8 +53,8 @@ void write_files(const fs::path& folder, const nlohmann::json& numbers) {
   fail_data("Cannot put the report at '", to.string(), "': ", system_reason(error), ".");
 }
 
-// Exchanges the new folder with the old one, in one step if the file system can. Otherwise moves
-// the old folder to `aside`, and restores it if the new one cannot be renamed.
+// Exchanges the new folder with the old one, in one step if the file system can. If the file system
+// cannot, moves the old folder to `aside`, and restores it if the new one cannot be renamed.
 void exchange(const fs::path& fresh, const fs::path& target, const fs::path& aside) {
 #ifdef RENAME_EXCHANGE
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;

@@ -24,7 +24,7 @@ bool check_report_target(const std::filesystem::path& folder, bool overwrite);
 
 // Writes index.html and report.json into a new folder and renames it to `folder`, so that a failure
 // does not change an old report. Throws a usage Error for an existing folder that is not empty,
-// unless `overwrite` is set and it is a report.
+// unless it is a report and `overwrite` is set.
 void write_report(const std::filesystem::path& folder, const nlohmann::json& numbers,
                   bool overwrite);
 

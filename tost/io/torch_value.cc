@@ -66,7 +66,7 @@ class TensorLister {
     }
   }
 
-  // Visits a part of a value. Calls `part` for the last part of its name only if it has tensors.
+  // Visits a part of a value. Calls `part`, which names the value, only if the value has tensors.
   template <class Part>
   void visit_part(PickleId id, const Part& part) {
     if (!can_hold_tensors(tree_[id].kind) || entered_[id]) return;

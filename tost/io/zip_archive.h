@@ -26,7 +26,7 @@ struct ZipEntry {
 class ZipArchive {
  public:
   // `file` names the file in messages; `bytes` must outlive the archive. Throws a data Error for
-  // every violation of these rules. Time and memory are linear in the number of entries.
+  // every violation of the rules of this file. Time and memory are linear in the number of entries.
   ZipArchive(std::string_view bytes, const std::string& file);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the directory's order

@@ -8,7 +8,7 @@
 //   backward  moment       G = sum g w Pi  reads w, g
 //             membership   da, sum da v^2  reads w, g
 //             input        grad_w          reads w, g, writes grad_w
-// A pass processes 8 tokens at a time. For 768 float32 channels these have 24 KB, so they stay in
+// A pass processes 8 tokens at a time. Eight tokens of 768 float32 channels have 24 KB, and stay in
 // the L1 cache for passes that need them twice. If a sample fits the caches, only the first of the
 // three reads comes from memory, because the second pass runs backwards and the samples in progress
 // fit together. Results of 8 MB and more are written by streaming stores, which bypass the caches.

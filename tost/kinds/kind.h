@@ -43,8 +43,8 @@ struct ModelRequest {
 };
 
 struct ScoreRequest : ModelRequest {
-  // Set if `file` is a run folder to be scored as in studies. These use the last checkpoint, or the
-  // best one if the run selected it on other data than the split.
+  // Set if `file` is a run folder to be scored as in studies. Studies use the last checkpoint, or
+  // the best one if the run selected it on other data than the split.
   bool as_trained = false;
   // Settings of the data under the keys of training, such as "data" (see scored_data()).
   nlohmann::json data = nlohmann::json::object();
@@ -82,8 +82,8 @@ struct ExplainRequest : ModelRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Opens the data of an explanation by `open` if they are `known` from the request or the run.
-// Returns "", or the reason why there are no data. Only data that the request names must exist.
+// Opens the data of an explanation by `open`, if request or run name such data (`known`). Returns
+// "", or the reason why there are no data. Only data that the request names must exist.
 inline std::string open_known_data(const ExplainRequest& request, bool known,
                                    const std::function<void()>& open) {
   if (!known) {

@@ -130,8 +130,8 @@ class BlockPass {
   // after the call, to be prefetched.
   void front(const TokenBlockWeights& block, const float* shift, Rows rows,
              const kernels::FetchAhead& next = {}) const;
-  // Adds the mixer's result `mixed` to the stream, unless the mixer is a module. Then adds the
-  // MLP's result without the last bias, which is fc2_shift.
+  // Adds the mixer's result `mixed` to the stream, unless the mixer is a module. Adds the MLP's
+  // result without the last bias, which is fc2_shift.
   void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
   // Normalises rows of the stream into this thread's workspace, as float32 or as the products'

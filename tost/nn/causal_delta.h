@@ -23,7 +23,8 @@ torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const t
 // updates, each with a separate k, v and β (products of reflections, arXiv 2502.10297), and then
 // reads. With beta_range 2 an update can reverse a direction (arXiv 2411.12537). With decay "fixed"
 // a head has one rate, with horizons from 16 to 1,024 tokens. With "learned" the rate depends on
-// the token, and initially has these values. The state is "memory" [B, H, P, P] float32 and "conv".
+// the token, and initially has the values of "fixed". The state is "memory" [B, H, P, P] float32
+// and "conv".
 class CausalDeltaMixer : public TokenMixer {
  public:
   explicit CausalDeltaMixer(const CausalMixerConfig& config);

@@ -62,7 +62,7 @@ class CausalMeansMixer : public TokenMixer {
   explicit CausalMeansMixer(const CausalMixerConfig& config);
   // Padding, which only the bidirectional form has, changes no mean.
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // The subspaces of w, which do not affect memberships, because a router computes these.
+  // The subspaces of w; memberships do not depend on them, because a router computes memberships.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
   int64_t head_count() const { return config_.heads; }

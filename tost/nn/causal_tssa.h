@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// The projections of these mixers, with the official keys: c_attn, which is one C x C map, and
+// The projections of causal TSSA, with the official keys c_attn, which is one C x C map, and
 // c_proj.
 class CausalStatisticsMixer : public TokenMixer {
  public:
@@ -30,8 +30,8 @@ class CausalStatisticsMixer : public TokenMixer {
   CausalMixerConfig config_;
 };
 
-// Causal TSSA. The state is "statistics" [B, 2C + H] float64; with decay it is "energy" [B, H, P]
-// and "moments" [B, H, P + 1]. With means it also has "means" [B, H, P + 1].
+// Causal TSSA. The state is "statistics" [B, 2C + H] float64, or with decay "energy" [B, H, P] and
+// "moments" [B, H, P + 1]. With means it also has "means" [B, H, P + 1].
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);

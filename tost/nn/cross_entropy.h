@@ -11,7 +11,7 @@ namespace tost {
 //
 // Computes the gradients of hidden and weight together with the loss, so that logits are not
 // stored. At most `logit_bytes` of logits, and at least one row, exist at a time; 0 means 256 MiB
-// on the CPU and 1 GiB on a GPU. Backward returns these gradients, so it can run only once; a
+// on the CPU and 1 GiB on a GPU. Backward returns the stored gradients, so it can run only once; a
 // second derivative is a usage Error. Under autocast to bfloat16 the matrix products are bfloat16
 // and the softmax is float32, as in torch. Results repeat bit for bit with the same number of
 // threads. Throws a data Error for shapes that do not fit and, on the CPU, for targets outside the

@@ -6,8 +6,7 @@
 
 namespace tost {
 
-// The projections of these mixers, with the official keys `qkv`, which is one d x d map, and
-// `to_out.0`.
+// The projections of TSSA, with the official keys `qkv`, which is one d x d map, and `to_out.0`.
 class TokenStatisticsMixer : public TokenMixer {
  public:
   explicit TokenStatisticsMixer(const MixerConfig& config);

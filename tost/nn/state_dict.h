@@ -11,8 +11,8 @@ namespace tost {
 
 using StateDict = std::map<std::string, torch::Tensor>;
 
-// Returns detached tensors that share the module's memory. Training changes these tensors, so
-// values must be cloned.
+// Returns detached tensors that share the module's memory. Training changes the returned tensors,
+// so clone them to store values.
 StateDict state_dict(const torch::nn::Module& module);
 
 // Copies every tensor into the module, converting between floating dtypes and devices. Throws a

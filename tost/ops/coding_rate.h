@@ -40,9 +40,9 @@ at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double s
 // Projects z [..., N, C] by u [H, C, P] to the operator's layout [..., N, H P].
 at::Tensor project_heads(const at::Tensor& z, const at::Tensor& u);
 
-// Scales each token's part in each head to unit norm, unless the norm is below 1e-12. Then
-// compression_bound with scale P / 0.01 is at most 1/2 P log(1 + 1 / 0.01), which is 110.763 for P
-// = 48.
+// Scales each token's part in each head to unit norm, unless the norm is below 1e-12. For unit
+// norms, compression_bound with scale P / 0.01 is at most 1/2 P log(1 + 1 / 0.01), which is 110.763
+// for P = 48.
 at::Tensor unit_heads(const at::Tensor& w, int64_t heads);
 
 }  // namespace tost

@@ -19,7 +19,7 @@ c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
 }
 
 // Whether kernels take w: float32 and bfloat16 on the CPU, and on a device for which another
-// library, such as the Python package, has kernels. Otherwise the plain form runs.
+// library, such as the Python package, has kernels. Without kernels the plain form runs.
 inline bool by_kernels(const at::Tensor& w) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa_forward", "");
   return w.scalar_type() != at::kDouble &&

@@ -65,7 +65,7 @@ class PackedLinear {
   // The bytes of 64-byte aligned workspace that run() needs for at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
 
-  // Computes the product of these rows, or its panels [first, last), on the calling thread.
+  // Computes the product of the rows x, or its panels [first, last), on the calling thread.
   // Allocates only in the first calls with a number of rows, which compile kernels for this thread.
   // A row's result has the same bits for the same number of rows; other numbers of rows change only
   // rounding.
@@ -76,13 +76,13 @@ class PackedLinear {
            int64_t last) const;
 
   // Adds to `sums`, which can be the residual stream, x Wᵀ over `count` inputs from `first` on. x
-  // has only the columns of these inputs, and the bias is left out. `first` is a multiple of
+  // has only the columns of the selected inputs, and the bias is left out. `first` is a multiple of
   // kInputStep, and so is `count` except for the last inputs.
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
                   void* scratch, const kernels::FetchAhead& next = {}) const;
 
-  // The weights that run() reads for the panels [first, last), or that accumulate() reads for these
-  // inputs, to be prefetched. Empty if no product can prefetch them.
+  // The weights that run() reads for the panels [first, last), or accumulate() for some inputs, to
+  // be prefetched. Empty if no product can prefetch them.
   kernels::FetchAhead ahead(int64_t first, int64_t last) const;
   kernels::FetchAhead ahead() const { return ahead(0, panels_); }
   kernels::FetchAhead ahead_of_inputs(int64_t first, int64_t count) const;

@@ -1,5 +1,5 @@
 // Sums over the tokens of a sequence that is split among places (processes), each with a contiguous
-// part. Operators need only these sums from other places. Two functions do the communication.
+// part. Operators need only sums from other places. Two functions do the communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>

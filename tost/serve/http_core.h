@@ -88,7 +88,7 @@ struct HttpCore {
   // The last member, so that connections are destroyed before the members to which they refer.
   net::io_context io;
   tcp::acceptor acceptor{net::make_strand(io)};
-  // Connections share these strands, because Boost crashes if memory for a new strand is missing.
+  // Strands that connections share, because Boost crashes if memory for a new strand is missing.
   std::vector<net::strand<net::io_context::executor_type>> strands;
   size_t next_strand = 0;
 };

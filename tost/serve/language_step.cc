@@ -88,8 +88,8 @@ void LanguageService::find_prefix(Row& row) {
   if (!row.reading()) row.logits = hit.logits.defined() ? hit.logits : engine_.logits(hit.hidden);
 }
 
-// Reads a piece of the oldest prompt first, so that every prompt ends. Then reads pieces of the
-// prompts with the fewest remaining tokens, so that short ones do not wait for a long one.
+// Reads a piece of the oldest prompt first, so that every prompt ends. Next reads pieces of the
+// prompts with the fewest remaining tokens, so that short prompts do not wait for a long one.
 void LanguageService::read_prompts() {
   const auto rest = [](const std::unique_ptr<Row>& row) {
     return row->ended ? 0 : int64_t(row->ids.size()) - row->read;

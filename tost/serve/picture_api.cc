@@ -87,7 +87,7 @@ PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field,
 }
 
 // Reserves the pictures' part of the budgets. Decodes the pictures one by one on another thread and
-// passes each to `take`. Then runs `answer` on the model's thread.
+// passes each to `take`. Finally runs `answer` on the model's thread.
 void decode_pictures(const Call& call, const PicturesPtr& pictures,
                      std::function<void(const Image&, const Preprocess&)> take,
                      std::function<void(PictureService&)> answer) {

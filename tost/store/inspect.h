@@ -18,8 +18,8 @@ struct InspectOptions {
 // {"file", "bytes", "format", "version", "shards", "models", "elements", "tensors", "storages",
 //  "classes", "suspicious", "metadata"}, the parts that apply: of a file of torch.save or
 // safetensors, or of an index of shards, whose shards are reported as one file. "classes" are the
-// names in the pickle; "suspicious" is true if one of these names is not known to be harmless.
-// Throws a data Error for an invalid or unknown file, and for shards that do not match.
+// names in the pickle; "suspicious" is true if a name is not known to be harmless. Throws a data
+// Error for an invalid or unknown file, and for shards that do not match.
 nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
                                            const InspectOptions& options);
 

@@ -2,8 +2,8 @@
 //
 // Linear maps and token tables are stored in bfloat16, or as the integers NAME and the scales
 // NAME.scale of ops/quantized_weight.h. Everything else is float32. The metadata "tost.precision"
-// names the precision. Readers get the float32 values of the stored weights. An engine of the same
-// precision rounds these values to the same integers again.
+// names the precision. Readers get the float32 values of the stored weights. An engine of the
+// file's precision rounds the float32 values to the stored integers again.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace tost {
 // Finds the stored precision with this name. Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
-// The precision of computation is `requested` unless this is empty, else that of the file if it is
-// in `known`, else fp32. Throws a usage Error if `requested` names no precision.
+// The precision of computation: `requested` if set, else that of the file if `known` contains it,
+// else fp32. Throws a usage Error if `requested` names no precision.
 Precision chosen_precision(const std::string& requested, Precision stored, const Precisions& known);
 
 struct StoredWeights {

@@ -74,7 +74,8 @@ class AdamW {
   std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter
 };
 
-// Finds a tensor of a saved state. Throws a data Error unless it has the sizes of `like`.
+// Finds a tensor of a saved state. Throws a data Error for a missing tensor, or one with other
+// sizes than `like`.
 const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& state,
                                   const std::string& key, const torch::Tensor& like);
 

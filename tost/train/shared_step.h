@@ -51,7 +51,7 @@ class SharedStep {
   // Sums over the processes that divide the tokens of the same rows; null for whole sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
   // Returns the loss of a batch, or NaN if another process with the same rows has a loss that is
-  // not finite. So either all of these processes run backward or none.
+  // not finite. Either all processes with the same rows run backward, or none.
   double agreed(double loss);
 
   void begin();

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr char kAdvice[] = "lower lr, lengthen the warm-up or set clip, and check the data.";
 
-// Converts a number to JSON; as text if it is not finite.
+// Converts a number to JSON, as a text if the number is not finite.
 json number(double value) {
   return std::isfinite(value) ? json(value) : json(cat(value));
 }

@@ -30,7 +30,8 @@ void broadcast_values(Group& group, const std::map<std::string, Tensor>& tensors
 
 }  // namespace
 
-// Sends the state of the optimiser unless it is divided: then every process has read its shard.
+// Sends the state of the optimiser, except a divided state, of which every process has read a
+// shard.
 void Trainer::send_state() {
   broadcast_values(*group_, state_dict(task_.model()));
   if (!shards_) {

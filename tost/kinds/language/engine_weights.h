@@ -11,9 +11,9 @@
 
 namespace tost {
 
-// The weights of a model, which share its tensors if possible, so that these must not change.
-// Mixers that the engine lacks run as modules. Throws a data Error naming a tensor to be quantised
-// that is not finite.
+// The weights of a model. Weights share the model's tensors if possible, so the tensors must not
+// change. Mixers that the engine lacks run as modules. Throws a data Error naming a tensor to be
+// quantised that is not finite.
 LanguageWeights weights_of(const LanguageModel& model, Precision precision);
 
 // Passes many tokens through a whole language model; matrix products bound the time. A thread

@@ -212,7 +212,7 @@ std::string_view whole_beginning(std::string_view text, size_t bytes) {
   return text.substr(0, end);
 }
 
-// Reads a few more bytes than it uses, so that no character is cut.
+// Reads a few more bytes than are used, so that no character is cut.
 constexpr size_t kEnoughBytes = kReadBytes + 4;
 
 int64_t longest(const LanguageInfo& info, int64_t max_tokens) {

@@ -73,7 +73,7 @@ int64_t influence_reach(int64_t tokens);
 // "∅". Long tokens are truncated to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
-// The text of a token; the id as "#17" if there is no tokenizer or it does not have the id.
+// The text of a token, or the id as "#17" if no tokenizer has this id.
 std::string visible_token(const Tokenizer* tokenizer, int64_t id);
 
 struct Passage {

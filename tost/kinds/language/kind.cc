@@ -102,8 +102,7 @@ void open_explained(const ExplainRequest& request, const TextSpec& spec, const L
   if (request.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// The folder of the task (token_task.h) of the request or, if it names none, of the run; "" for
-// other data.
+// The folder of the task (token_task.h) in the request, or else in the run; "" for other data.
 std::string task_folder(const ExplainRequest& request, const fs::path& model_file) {
   std::string folder = request.data;
   if (folder.empty()) {

@@ -172,7 +172,7 @@ Tensor LanguageModel::target_rows(const Tensor& targets) {
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
                            const Tensor& rows_of_targets) {
   auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
-  // Computes the head for the rows with targets only, if these are few.
+  // Computes the head only for the rows with targets, if there are few such rows.
   const auto places = rows_of_targets.defined() ? rows_of_targets : target_rows(wanted);
   if (places.defined()) {
     rows = rows.index_select(0, to_device(places, rows.device()));

@@ -73,7 +73,7 @@ class LanguageModel : public torch::nn::Module, public TextModel {
   // `rows_of_targets` is target_rows() of targets on a GPU.
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
                      const torch::Tensor& rows_of_targets = {});
-  // The rows [n] of targets on the CPU that are not -1, if these are few; else undefined.
+  // The rows [n] of targets on the CPU that are not -1, or undefined if there are many such rows.
   static torch::Tensor target_rows(const torch::Tensor& targets);
 
   // Reads ids [B, T], T >= 1, after `state`, without gradients; returns logits [B, vocab] of the

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 25;  // 128 MiB of float32
 
-// A window of a text. The model reads all tokens of the window except the last, and these must fit
-// the context.
+// A window of a text. All tokens of a window except the last, which the model does not read, must
+// fit the context.
 struct Window {
   const int64_t* begin;
   int64_t length;

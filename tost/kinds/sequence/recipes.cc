@@ -71,8 +71,8 @@ struct Task {
   json data, lra, s4;
 };
 
-// Leaves the data set to the user, unless it has a name. Text is read to 4,000 bytes as in the
-// paper's results; the configuration file has 1,000.
+// Sets the data only for tasks whose data set has a name; otherwise the user must set the data.
+// Text is read to 4,000 bytes as in the paper's results; the configuration file has 1,000.
 std::vector<Task> tasks() {
   const auto read = [](const char* format) {
     return json{{"data", ""}, {"data_format", format}, {"max_length", 4'000}};

@@ -111,7 +111,7 @@ const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
   return planes;
 }
 
-// `owner` is the thread that processes these pictures.
+// `owner` is the thread that processes the pictures.
 void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64_t owner,
                           Rows rows) const {
   const auto& shape = workspace_.shape;

@@ -23,8 +23,8 @@ struct StemStage {
 };
 
 // Attention of the class token without keys and values of the patches (attend_rows.h). For each
-// head, W_kᵀ maps the query, and W_v maps the weighted sum of tokens. The keys' bias has no effect,
-// because it adds the same number to all logits.
+// head, W_kᵀ maps the query, and W_v maps the weighted sum of tokens. The bias of keys has no
+// effect, because the bias adds the same number to all logits.
 struct ClassBlockWeights {
   NormWeights norm1, norm2;
   NormWeights doubled;  // norm2 with twice the weight and bias, for the tokens; undefined without

@@ -24,11 +24,11 @@ namespace tost {
 // Scores of memberships as masks of the object, next to scores of chance and k-means.
 //
 // A candidate mask has the tokens whose most likely head is k, or the tokens whose membership in k
-// is above the mean over the picture. The complements of these masks are candidates, too. One half
-// of the pictures selects the candidate with the highest mean intersection over union (IoU) with
-// the object, and the other half scores the candidate. k-means has as many clusters as there are
-// heads, with centres from the first half; clusters and complements are its candidates. The layer
-// is selected in the same way, for heads and for k-means.
+// is above the mean over the picture. The complements of candidate masks are candidates, too. One
+// half of the pictures selects the candidate with the highest mean intersection over union (IoU)
+// with the object, and the other half scores the candidate. k-means has as many clusters as there
+// are heads, with centres from the first half; clusters and complements are its candidates. The
+// layer is selected in the same way, for heads and for k-means.
 //
 // The tokens of one picture in one layer.
 struct SegmentationSample {

@@ -41,8 +41,8 @@ class ImageRunner {
   std::optional<VisionEngine> engine_;
 };
 
-// Predicts each picture in order. `model` is in evaluation mode. Throws a data Error naming the
-// first image that cannot be read, a usage Error for top_k < 1 or no paths.
+// Predicts each picture in order. `model` must be in evaluation mode. Throws a data Error naming
+// the first image that cannot be read, a usage Error for top_k < 1 or no paths.
 std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
                                        const std::vector<std::string>& paths,
                                        const PredictOptions& options = {});

@@ -52,7 +52,7 @@ void save_model_file(const std::filesystem::path& file, const ImageClassifier& m
                      const ModelInfo& info);
 
 // Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
-// tensor that does not fit. If the file does not describe preprocessing, it is that of the official
+// tensor that does not fit. A file without a description of preprocessing gets that of the official
 // evaluation: bicubic scaling of the shorter side to args.input_size (224 by default), the central
 // square, ImageNet's mean and deviation. Classes without names are called "0", "1", ….
 LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
