@@ -10,6 +10,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/engine/preset_names.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/kinds.h"
@@ -17,7 +18,6 @@
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
-#include "tost/ops/product_support.h"
 #include "tost/torch.h"
 
 namespace tost {

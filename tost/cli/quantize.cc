@@ -9,8 +9,8 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/kinds/kinds.h"
-#include "tost/ops/product_support.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {

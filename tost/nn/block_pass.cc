@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/kernels/tssa.h"
 #include "tost/nn/mixer_tssa.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -160,7 +161,7 @@ PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packi
                                 const std::string& name, Tensor& shift) {
   if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");
   shift = weight_values(linear.bias * gamma);
-  return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
+  return {array_of(linear.weight * gamma.unsqueeze(1)), {}, packing};
 }
 
 }  // namespace
@@ -176,7 +177,7 @@ NormWeights norm_weights(const LayerNorm& norm, float factor) {
 }
 
 PackedLinear packed_map(const Linear& linear, Packing packing) {
-  return {linear.weight, linear.bias, packing};
+  return {array_of(linear.weight), array_of(linear.bias), packing};
 }
 
 void check_roundable(const Tensor& weight, const std::string& name) {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tost/base/checked.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
 #include "tost/nn/block.h"
-#include "tost/ops/packed_linear.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -1,9 +1,9 @@
 #include "tost/train/loop_config.h"
 
 #include "tost/base/error.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/nn/block.h"
 #include "tost/ops/device.h"
-#include "tost/ops/product_support.h"
 
 namespace tost {
 namespace {

@@ -1,3 +1,5 @@
+#include "tost/kernels/products/pair_rows.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 
 #include "tost/base/random.h"
 #include "tost/kernels/isa.h"
-#include "tost/kernels/products/panel_rows.h"
 
 namespace tost::kernels {
 namespace {

@@ -29,20 +29,19 @@ constexpr int64_t kPrefillColumns = 768;
 constexpr int64_t kMostStepRows = 32;
 
 bool wants_bfloat16(const LanguageWeights& weights) {
-  return weights.type != WeightType::kFloat32 && product_support().bfloat16;
+  return weights.type != WeightType::kFloat32 && multiplies_as_packed(Packing::kBfloat16);
 }
 
 PackedLinear packed(const StepWeight& weight, bool narrow) {
   if (!weight.defined()) return {};
-  return {tensor_of(weight.rounded()), tensor_of(weight.bias),
-          narrow ? Packing::kBfloat16 : Packing::kFloat32};
+  return {weight.rounded(), weight.bias, narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
 
 // Packs a map times gamma and without bias, so that the product can add to the residual stream.
 PackedLinear packed_onto_stream(const StepWeight& weight, const Array& gamma, bool narrow) {
   if (!weight.defined()) return {};
-  return {tensor_of(weight.rounded()) * tensor_of(gamma).unsqueeze(1), Tensor(),
-          narrow ? Packing::kBfloat16 : Packing::kFloat32};
+  return {
+      scaled_rows(weight.rounded(), gamma), {}, narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
 Array shift_of(const StepWeight& weight, const Array& gamma) {
   if (!weight.bias.defined()) return {};

@@ -4,6 +4,7 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -22,7 +23,7 @@ StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   const int64_t step = packing == Packing::kFloat32 ? 4 : 32, inputs = matrix.size(1);
   matrix = torch::constant_pad_nd(matrix, {0, divide_up(inputs, step) * step - inputs});
   return {conv.weight.size(1), conv.weight.size(0), conv.options.stride()->front(),
-          PackedLinear(matrix, bias, packing)};
+          PackedLinear(array_of(matrix), array_of(bias), packing)};
 }
 
 ClassBlockWeights class_block_weights(const ClassAttentionBlock& block, const VisionConfig& config,
@@ -30,7 +31,7 @@ ClassBlockWeights class_block_weights(const ClassAttentionBlock& block, const Vi
   const int64_t dim = config.dim, width = dim / config.heads;
   const Linear& qkv = *block.attn->qkv;
   const auto rows = [&](const Tensor& all, int64_t part, int64_t first, int64_t count) {
-    return all.defined() ? all.narrow(0, part * dim + first, count) : Tensor();
+    return array_of(all.defined() ? all.narrow(0, part * dim + first, count) : Tensor());
   };
   ClassBlockWeights weights;
   weights.norm1 = norm_weights(*block.norm1);
@@ -38,7 +39,8 @@ ClassBlockWeights class_block_weights(const ClassAttentionBlock& block, const Vi
   if (config.tokens_norm) weights.doubled = norm_weights(*block.norm2, 2);
   weights.query = PackedLinear(rows(qkv.weight, 0, 0, dim), rows(qkv.bias, 0, 0, dim), packing);
   for (int64_t head = 0; head < config.heads; ++head) {
-    weights.key.emplace_back(rows(qkv.weight, 1, head * width, width).t(), Tensor(), packing);
+    weights.key.emplace_back(array_of(tensor_of(rows(qkv.weight, 1, head * width, width)).t()),
+                             Array(), packing);
     weights.value.emplace_back(rows(qkv.weight, 2, head * width, width),
                                rows(qkv.bias, 2, head * width, width), packing);
   }

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "tost/base/parallel.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block_pass.h"
-#include "tost/ops/packed_linear.h"
 #include "tost/torch.h"
 
 namespace tost {

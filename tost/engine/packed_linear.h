@@ -3,16 +3,42 @@
 // are in the L1 cache.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <cstdint>
 
+#include "tost/engine/array.h"
+#include "tost/engine/precision.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/row_ops.h"
-#include "tost/ops/product_support.h"
 
 namespace tost {
+
+// Products of narrow numbers by another library, for CPUs that multiply them but have no tile units
+// (AVX512_BF16, VNNI). Without them, and where one is missing, the numbers are multiplied in pairs
+// (int8) or in float32, with the same result to rounding.
+struct Microkernels {
+  // Sums [rows, columns] (float32; int32 of kInt8) = x weight, or += with `add`. A group is 2
+  // bfloat16 or 4 int8.
+  struct Call {
+    int64_t rows, columns, inputs;
+    const void* x;
+    int64_t x_stride;
+    const void* weight;  // [inputs / group, columns, group]
+    void* sums;
+    int64_t sums_stride;
+    bool add;
+  };
+  void (*bfloat16)(const Call& call) = nullptr;
+  void (*int8)(const Call& call) = nullptr;  // of rows of uint8
+  void (*release)() = nullptr;
+};
+// `find` is called once, before the first product.
+void find_microkernels_by(Microkernels (*find)());
+
+// Whether products of a packing multiply its numbers without conversion here; else they take the
+// time of float32. And the method, in words.
+bool multiplies_as_packed(Packing packing);
+const char* product_method(Packing packing);
 
 // Rows [rows, inputs] of the element type of the packing: float, bfloat16 or uint8.
 struct PackedRows {
@@ -41,19 +67,19 @@ class PackedLinear {
   static constexpr int64_t kInputStep = 64;
 
   PackedLinear() = default;
-  // Copies a floating-point weight [out, in] on the CPU, and bias [out], which may be undefined.
-  // kInt8 rounds weights to integers by quantize_int8(). Throws a usage Error for other shapes, and
-  // a data Error if kInt8 gets weights that are not finite.
-  PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
+  // weight [out, in] floating, bias [out] or undefined; both are copied. kInt8: weights become
+  // integers as in quantize_int8(). Throws a usage Error for other shapes, and a data Error if
+  // weights that are to become integers are not finite.
+  PackedLinear(const Array& weight, const Array& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
-  // Whether a row's result has the same bits for every number of rows.
-  bool rows_alone() const { return tiles_; }
+  // Whether a row's result is bit for bit the same for every number of rows.
+  bool rows_alone() const { return method_ == Method::kTiles; }
   // The size of the weights in memory.
-  int64_t bytes() const;
+  int64_t bytes() const { return weight_.bytes(); }
 
   // The number of panels of columns: the unit by which threads share the outputs of a product.
   int64_t panels() const { return panels_; }
@@ -96,22 +122,34 @@ class PackedLinear {
 
  private:
   class Run;
+  enum class Method : uint8_t {
+    kWide,   // wide_product(), of narrow packings on widened numbers
+    kTiles,  // tile_product()
+    kPairs,  // pair_product(), kInt8
+    kMicrokernel,
+  };
 
-  void round_to_int8(at::Tensor& weight);
-  int64_t element_bytes() const;  // of narrow types
-  int64_t block_bytes() const;    // of kTileColumns columns
+  Method method_for(Packing packing) const;
+  template <class T, class Value>
+  void lay_out(TorchDtype dtype, const Value& value);
+  void round_to_int8(const Array& weight);
+  bool integers() const { return packing_ == Packing::kInt8 && method_ != Method::kWide; }
+  int64_t element_bytes() const { return packing_ == Packing::kInt8 ? 1 : 2; }  // kTiles
+  int64_t block_bytes() const {                                                 // kTiles
+    return kernels::kTileColumns * inputs_ * element_bytes();
+  }
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;
   Packing packing_ = Packing::kFloat32;
-  bool native_ = false;      // by a product of the packing's numbers, else in float32
-  bool pairs_ = false;       // by pair_product(), kInt8
-  bool tiles_ = false;       // by tile_product(), which includes what follows
-  bool fused_ = false;       // whole panels by panel_product(), likewise
-  at::Tensor weight_;        // panels one after the other
-  at::Tensor bias_;          // [out] float32, undefined without
-  at::Tensor column_scale_;  // [out] float32, kInt8
-  at::Tensor column_sums_;  // [steps + 1, out] int32, kInt8: of all weights before a step of inputs
+  Method method_ = Method::kWide;
+  Array weight_;        // panels one after the other
+  Array bias_;          // [out] float32, undefined without
+  Array column_scale_;  // [out] float32, kInt8
+  Array column_sums_;   // [steps + 1, out] int32, integers: of all weights before a step of inputs
 };
+
+// weight [out, in] float32 with each row times its factor.
+Array scaled_rows(const Array& weight, const Array& factors);
 
 }  // namespace tost
