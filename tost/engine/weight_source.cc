@@ -33,6 +33,12 @@ bool all_finite(const Array& wide) {
 
 }  // namespace
 
+void check_roundable(const Array& wide, const std::string& name) {
+  if (all_finite(wide)) return;
+  fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",
+            "use fp32 or bf16, or an earlier checkpoint.");
+}
+
 Array StepWeight::rounded() const {
   if (type == WeightType::kFloat32) return values;
   Array wide = Array::empty({outputs(), inputs});
@@ -105,10 +111,7 @@ StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t i
   } else if (type == WeightType::kBfloat16) {
     weight.values = narrowed(wide);
   } else {
-    if (!all_finite(wide)) {
-      fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",
-                "use fp32 or bf16, or an earlier checkpoint.");
-    }
+    check_roundable(wide, name);
     const auto q = step_rows(quantize(wide, type));
     weight.values = q.values;
     weight.scales = q.scales;

@@ -24,8 +24,11 @@ struct StepWeight {
   Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
 };
 
-// Every function throws a data Error naming a tensor that is missing, has other sizes or has values
-// that are not finite.
+// Throws a data Error that names the tensor where a value is not finite and cannot become integers.
+void check_roundable(const Array& wide, const std::string& name);
+
+// Every function throws a data Error that names the tensor where it is missing, has other sizes or
+// holds values that are not finite.
 class WeightSource {
  public:
   // `where` names the file in messages. `finite` says that the values were checked before.
@@ -39,7 +42,9 @@ class WeightSource {
   // of this type are used unchanged; others are rounded again.
   StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
                  kernels::WeightType type);
-  // Throws a data Error if an array was not used.
+  // Counts an array that the engine needs not as used.
+  void skip(const std::string& name) { used_.insert(name); }
+  // Throws where an array was not used.
   void finish() const;
 
  private:

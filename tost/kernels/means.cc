@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tost/kernels/rows-inl.h"
 
@@ -30,33 +29,7 @@
 #define TOST_KERNELS_MEANS_CC_
 namespace tost::kernels {
 
-// The scalar reference in float64, token by token, against which the kernels are tested.
-void means_reference(const MeansInputs& in, double* y) {
-  const auto [batch, tokens, heads, width] = in.shape;
-  for (int64_t row = 0; row < batch * heads; ++row) {
-    const int64_t b = row / heads, k = row % heads;
-    std::vector<double> sum(width);
-    double mass = 0;
-    for (int64_t i = 0; i < tokens; ++i) {
-      const int64_t t = k < heads - in.from_end ? i : tokens - 1 - i;
-      const double pi = in.pi[(b * tokens + t) * heads + k];
-      mass = in.decay[k] * mass + pi * pi;
-      for (int64_t c = k * width; c < (k + 1) * width; ++c) {
-        const auto at = [&](const ConstTokens& x) -> double {
-          return static_cast<const float*>(x.data)[b * x.batch_stride + t * x.token_stride + c];
-        };
-        double& total = sum[c - k * width];
-        total = in.decay[k] * total + pi * at(in.values);
-        const double z = at(in.base) + in.scale[c] * total / std::sqrt(mass + 1e-6);
-        const double gate = in.gate.data != nullptr ? at(in.gate) : 0;
-        y[(b * tokens + t) * heads * width + c] =
-            in.gate.data != nullptr ? z * gate / (1 + std::exp(-gate)) : z;
-      }
-    }
-  }
-}
-
-// The rows of tokens of one head.
+// Rows of tokens of one head.
 struct MeansRows {
   const void* data = nullptr;
   int64_t stride = 0;

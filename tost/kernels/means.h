@@ -75,7 +75,4 @@ void means_forward(const MeansForwardArgs& args, void* workspace, ParallelFor pa
 //   dG = sum_t (sum_i A_t M_(t-1) + B_t R_(t-1)),  dbase = dz,  dgate = grad_y z silu'(g)
 void means_backward(const MeansBackwardArgs& args, void* workspace, ParallelFor parallel);
 
-// Computes y [B, T, C] of float32 inputs in float64, without a state.
-void means_reference(const MeansInputs& in, double* y);
-
 }  // namespace tost::kernels

@@ -11,6 +11,32 @@
 namespace tost::kernels {
 namespace {
 
+// The forward of float32 inputs in float64, token by token, without a state: y [B, T, C].
+void means_reference(const MeansInputs& in, double* y) {
+  const auto [batch, tokens, heads, width] = in.shape;
+  for (int64_t row = 0; row < batch * heads; ++row) {
+    const int64_t b = row / heads, k = row % heads;
+    std::vector<double> sum(width);
+    double mass = 0;
+    for (int64_t i = 0; i < tokens; ++i) {
+      const int64_t t = k < heads - in.from_end ? i : tokens - 1 - i;
+      const double pi = in.pi[(b * tokens + t) * heads + k];
+      mass = in.decay[k] * mass + pi * pi;
+      for (int64_t c = k * width; c < (k + 1) * width; ++c) {
+        const auto at = [&](const ConstTokens& x) -> double {
+          return static_cast<const float*>(x.data)[b * x.batch_stride + t * x.token_stride + c];
+        };
+        double& total = sum[c - k * width];
+        total = in.decay[k] * total + pi * at(in.values);
+        const double z = at(in.base) + in.scale[c] * total / std::sqrt(mass + 1e-6);
+        const double gate = in.gate.data != nullptr ? at(in.gate) : 0;
+        y[(b * tokens + t) * heads * width + c] =
+            in.gate.data != nullptr ? z * gate / (1 + std::exp(-gate)) : z;
+      }
+    }
+  }
+}
+
 TEST(MeansKernel, OutputsAreThoseOfTheReference) {
   const std::vector<double> decay{1, 0.9, 0.5, 0.99};
   for (const auto& isa : supported_isas()) {

@@ -1,4 +1,4 @@
-// TSSA on a CPU: reference, forward, backward, schedule.
+// TSSA on a CPU: forward, backward, schedule.
 //
 // Why these passes. A token's memberships need the energies of all tokens, and its output needs the
 // second moments of all tokens. So any order of the work reads w three times:
@@ -29,44 +29,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tost/kernels/rows-inl.h"
 
 #ifndef TOST_KERNELS_TSSA_CC_
 #define TOST_KERNELS_TSSA_CC_
 namespace tost::kernels {
-
-// The scalar reference in float64, against which the kernels are tested; docs/tssa.md shows it.
-void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y) {
-  const auto [batch, tokens, heads, width] = shape;
-  const int64_t channels = heads * width;
-  for (int64_t b = 0; b < batch; ++b, w += tokens * channels, y += tokens * channels) {
-    std::vector<double> energy(channels), moment(channels), pi(tokens * heads), pi_sum(heads);
-    // 1. Energies.
-    for (int64_t i = 0; i < tokens * channels; ++i) energy[i % channels] += double(w[i]) * w[i];
-    // 2. Memberships and second moments.
-    for (int64_t j = 0; j < tokens; ++j) {
-      double sum = 0;
-      for (int64_t k = 0; k < heads; ++k) {
-        double logit = 0;
-        for (int64_t c = k * width; c < (k + 1) * width; ++c) {
-          const double v = w[j * channels + c] / std::max(std::sqrt(energy[c]), 1e-12);
-          logit += v * v;
-        }
-        sum += pi[j * heads + k] = std::exp(temp[k] * logit);
-      }
-      for (int64_t k = 0; k < heads; ++k) pi_sum[k] += pi[j * heads + k] /= sum;
-    }
-    for (int64_t i = 0; i < tokens * channels; ++i) {
-      moment[i % channels] += pi[i / width] * w[i] * w[i] / (pi_sum[i / width % heads] + 1e-8);
-    }
-    // 3. Output.
-    for (int64_t i = 0; i < tokens * channels; ++i) {
-      y[i] = -w[i] * pi[i / width] / (1 + moment[i % channels]);
-    }
-  }
-}
 
 // The arguments of a pass over one block of a sample's tokens. Channel arrays are [C], head arrays
 // [H]; a pass uses the fields named in its comment.

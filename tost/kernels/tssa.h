@@ -105,7 +105,4 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 
-// Computes y from w in float64; both are [B, N, C] and contiguous.
-void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y);
-
 }  // namespace tost::kernels

@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "tost/kernels/rows-inl.h"
 
@@ -34,37 +33,9 @@ namespace tost::kernels {
 
 inline constexpr float kSmallestEnergy = 1e-12f;
 
-// The scalar reference in float64, token by token, against which the kernels are tested.
-void causal_reference(const TssaShape& shape, const float* w, const float* temp,
-                      const CausalBias& bias, double* y) {
-  const auto [batch, tokens, heads, width] = shape;
-  const int64_t channels = heads * width;
-  for (int64_t b = 0; b < batch; ++b) {
-    std::vector<double> energy(channels), moment(channels), pi(heads), pi_sum(heads);
-    for (int64_t t = 0; t < tokens; ++t, w += channels, y += channels) {
-      double sum = 0;
-      for (int64_t k = 0; k < heads; ++k) {
-        double logit = t < bias.covered(tokens)
-                           ? double(width) * bias.data[k * bias.length + bias.position + t]
-                           : 0;
-        for (int64_t c = k * width; c < (k + 1) * width; ++c) {
-          energy[c] += double(w[c]) * w[c];
-          logit += double(w[c]) * w[c] / std::max(energy[c], 1e-12);
-        }
-        sum += pi[k] = std::exp(temp[k] * logit);
-      }
-      for (int64_t k = 0; k < heads; ++k) pi_sum[k] += pi[k] /= sum;
-      for (int64_t c = 0; c < channels; ++c) {
-        moment[c] += pi[c / width] * w[c] * w[c];
-        y[c] = -w[c] * pi[c / width] / (1 + moment[c] / (pi_sum[c / width] + 1e-8));
-      }
-    }
-  }
-}
-
-// The arguments of a pass over some tokens of a sample's chunk, for a range of heads. Pointers
-// point to the first token and the first head of the range; channel arrays are [C], head arrays
-// [H]. Rows of [H, tokens] arrays are `stride` apart. A pass uses the fields named in its comment.
+// The arguments of a pass over some tokens of a sample's chunk, for a range of heads. Pointers are
+// at the first token and the first head of the range; channel arrays are [C], head arrays [H]. Rows
+// of [H, tokens] arrays are `stride` apart. A pass uses the fields its comment names.
 struct CausalBlock {
   int64_t tokens = 0;
   int64_t heads = 0;

@@ -107,8 +107,4 @@ void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor 
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
 
-// Computes y from w in float64, without a state; both are [B, T, C] and contiguous.
-void causal_reference(const TssaShape& shape, const float* w, const float* temp,
-                      const CausalBias& bias, double* y);
-
 }  // namespace tost::kernels

@@ -85,46 +85,42 @@ HWY_NOINLINE void multiply(const Factors& f, float* HWY_RESTRICT sums) {
 #if HWY_TARGET == HWY_AVX3
 #define TOST_WORD "zmm"
 #define TOST_STEP "192"
-#define TOST_ROWS(DO) \
-  DO("0 * 192", 0, 1, 2) DO("1 * 192", 3, 4, 5) DO("2 * 192", 6, 7, 8) DO("3 * 192", 9, 10, 11) \
-  DO("4 * 192", 12, 13, 14) DO("5 * 192", 15, 16, 17) DO("6 * 192", 18, 19, 20) \
-  DO("7 * 192", 21, 22, 23)
-#define TOST_CLEAR_ROW(AT, A, B, C) TOST_CLEAR(A) TOST_CLEAR(B) TOST_CLEAR(C)
-#define TOST_KEEP_ROW(AT, A, B, C) \
+// DO(I, register for a number of the row, address of the row, place of its sums, their registers)
+#define TOST_ROWS(DO, I) \
+  DO(I, 27, "(%[row0])", "0 * 192", 0, 1, 2) \
+  DO(I, 28, "(%[row0], %[bytes])", "1 * 192", 3, 4, 5) \
+  DO(I, 29, "(%[row0], %[bytes], 2)", "2 * 192", 6, 7, 8) \
+  DO(I, 30, "(%[row3])", "3 * 192", 9, 10, 11) \
+  DO(I, 31, "(%[row3], %[bytes])", "4 * 192", 12, 13, 14) \
+  DO(I, 27, "(%[row3], %[bytes], 2)", "5 * 192", 15, 16, 17) \
+  DO(I, 28, "(%[row6])", "6 * 192", 18, 19, 20) \
+  DO(I, 29, "(%[row6], %[bytes])", "7 * 192", 21, 22, 23)
+#define TOST_CLEAR_ROW(I, X, ROW, AT, A, B, C) TOST_CLEAR(A) TOST_CLEAR(B) TOST_CLEAR(C)
+#define TOST_KEEP_ROW(I, X, ROW, AT, A, B, C) \
   TOST_KEEP(A, AT) TOST_KEEP(B, AT " + 64") TOST_KEEP(C, AT " + 128")
-#define TOST_ROW(X, I, ROW, A, B, C) \
+#define TOST_ADD_ROW(I, X, ROW, AT, A, B, C) \
   TOST_NUMBER(X, I, ROW) TOST_ADD(24, X, A) TOST_ADD(25, X, B) TOST_ADD(26, X, C)
-#define TOST_INPUT(I) \
-  TOST_WEIGHT(24, I, 0) TOST_WEIGHT(25, I, 64) TOST_WEIGHT(26, I, 128) \
-  TOST_ROW(27, I, "(%[row0])", 0, 1, 2) \
-  TOST_ROW(28, I, "(%[row0], %[bytes])", 3, 4, 5) \
-  TOST_ROW(29, I, "(%[row0], %[bytes], 2)", 6, 7, 8) \
-  TOST_ROW(30, I, "(%[row3])", 9, 10, 11) \
-  TOST_ROW(31, I, "(%[row3], %[bytes])", 12, 13, 14) \
-  TOST_ROW(27, I, "(%[row3], %[bytes], 2)", 15, 16, 17) \
-  TOST_ROW(28, I, "(%[row6])", 18, 19, 20) \
-  TOST_ROW(29, I, "(%[row6], %[bytes])", 21, 22, 23)
+#define TOST_WEIGHTS(I) TOST_WEIGHT(24, I, 0) TOST_WEIGHT(25, I, 64) TOST_WEIGHT(26, I, 128)
 #define TOST_MORE_REGISTERS , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", \
   "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31"
 #else
 #define TOST_WORD "ymm"
 #define TOST_STEP "64"
-#define TOST_ROWS(DO) \
-  DO("0 * 64", 0, 1) DO("1 * 64", 2, 3) DO("2 * 64", 4, 5) DO("3 * 64", 6, 7) DO("4 * 64", 8, 9) \
-  DO("5 * 64", 10, 11)
-#define TOST_CLEAR_ROW(AT, A, B) TOST_CLEAR(A) TOST_CLEAR(B)
-#define TOST_KEEP_ROW(AT, A, B) TOST_KEEP(A, AT) TOST_KEEP(B, AT " + 32")
-#define TOST_ROW(X, I, ROW, A, B) TOST_NUMBER(X, I, ROW) TOST_ADD(12, X, A) TOST_ADD(13, X, B)
-#define TOST_INPUT(I) \
-  TOST_WEIGHT(12, I, 0) TOST_WEIGHT(13, I, 32) \
-  TOST_ROW(14, I, "(%[row0])", 0, 1) \
-  TOST_ROW(15, I, "(%[row0], %[bytes])", 2, 3) \
-  TOST_ROW(14, I, "(%[row0], %[bytes], 2)", 4, 5) \
-  TOST_ROW(15, I, "(%[row3])", 6, 7) \
-  TOST_ROW(14, I, "(%[row3], %[bytes])", 8, 9) \
-  TOST_ROW(15, I, "(%[row3], %[bytes], 2)", 10, 11)
+#define TOST_ROWS(DO, I) \
+  DO(I, 14, "(%[row0])", "0 * 64", 0, 1) \
+  DO(I, 15, "(%[row0], %[bytes])", "1 * 64", 2, 3) \
+  DO(I, 14, "(%[row0], %[bytes], 2)", "2 * 64", 4, 5) \
+  DO(I, 15, "(%[row3])", "3 * 64", 6, 7) \
+  DO(I, 14, "(%[row3], %[bytes])", "4 * 64", 8, 9) \
+  DO(I, 15, "(%[row3], %[bytes], 2)", "5 * 64", 10, 11)
+#define TOST_CLEAR_ROW(I, X, ROW, AT, A, B) TOST_CLEAR(A) TOST_CLEAR(B)
+#define TOST_KEEP_ROW(I, X, ROW, AT, A, B) TOST_KEEP(A, AT) TOST_KEEP(B, AT " + 32")
+#define TOST_ADD_ROW(I, X, ROW, AT, A, B) \
+  TOST_NUMBER(X, I, ROW) TOST_ADD(12, X, A) TOST_ADD(13, X, B)
+#define TOST_WEIGHTS(I) TOST_WEIGHT(12, I, 0) TOST_WEIGHT(13, I, 32)
 #define TOST_MORE_REGISTERS
 #endif
+#define TOST_INPUT(I) TOST_WEIGHTS(I) TOST_ROWS(TOST_ADD_ROW, I)
 
 // The same of a whole tile of a panel that is as wide.
 HWY_NOINLINE void multiply_tile(const Factors& f, float* sums) {
@@ -133,7 +129,7 @@ HWY_NOINLINE void multiply_tile(const Factors& f, float* sums) {
   const char* next = f.next;
   int64_t fours = f.inputs / 4, ones = f.inputs % 4;
   asm volatile(
-      TOST_ROWS(TOST_CLEAR_ROW)
+      TOST_ROWS(TOST_CLEAR_ROW, 0)
       "test %[fours], %[fours]\n\t"
       "jz 2f\n"
       ".p2align 5\n"
@@ -159,7 +155,7 @@ HWY_NOINLINE void multiply_tile(const Factors& f, float* sums) {
       "dec %[ones]\n\t"
       "jnz 3b\n"
       "4:\n\t"
-      TOST_ROWS(TOST_KEEP_ROW)
+      TOST_ROWS(TOST_KEEP_ROW, 0)
       : [row0] "+r"(row0), [row3] "+r"(row3), [row6] "+r"(row6), [weight] "+r"(weight),
         [next] "+r"(next), [fours] "+r"(fours), [ones] "+r"(ones)
       : [bytes] "r"(f.x_stride * 4), [sums] "r"(sums)
@@ -167,18 +163,13 @@ HWY_NOINLINE void multiply_tile(const Factors& f, float* sums) {
         "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15" TOST_MORE_REGISTERS);
 }
 // clang-format on
-#undef TOST_CLEAR
-#undef TOST_KEEP
-#undef TOST_WEIGHT
-#undef TOST_NUMBER
-#undef TOST_ADD
 #undef TOST_WORD
 #undef TOST_STEP
 #undef TOST_ROWS
 #undef TOST_CLEAR_ROW
 #undef TOST_KEEP_ROW
-#undef TOST_ROW
-#undef TOST_INPUT
+#undef TOST_ADD_ROW
+#undef TOST_WEIGHTS
 #undef TOST_MORE_REGISTERS
 #else
 #define TOST_WHOLE_TILE 0

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tost/engine/language_step.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/kinds/language/model.h"
-#include "tost/ops/packed_linear.h"
 
 namespace tost {
 

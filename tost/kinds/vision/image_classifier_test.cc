@@ -8,12 +8,15 @@
 
 #include "tests/testing/stand_in_gpu.h"
 #include "tost/base/error.h"
+#include "tost/engine/vision_weights.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
+#include "tost/ops/arrays.h"
+#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {
@@ -283,7 +286,7 @@ TEST(ClassAttentionQuirk, PatchTokensFollowTheIdentityOfTheOfficialCode) {
 }
 
 TEST(FourierTable, HoldsTheStatedCode) {
-  const auto table = FourierPosition::table(3, 5);
+  const auto table = tensor_of(position_code(3, 5));
   ASSERT_EQ(table.sizes(), torch::IntArrayRef({15, 64}));
   const double two_pi = 2 * M_PI;
   for (const auto& [row, column] :

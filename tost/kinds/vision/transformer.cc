@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <string>
 #include <utility>
 
 #include "tost/base/error.h"
 #include "tost/comm/batch_norms.h"
+#include "tost/engine/vision_weights.h"
 #include "tost/nn/block.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 
@@ -43,12 +44,7 @@ VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c)
 
 torch::Tensor VisionTransformer::embed(const torch::Tensor& any_images, VisionTrace* trace) {
   const auto images = checked_images(any_images);
-  const int64_t patch = config().patch;
-  if (images.size(2) % patch != 0 || images.size(3) % patch != 0) {
-    fail_data("Images of ", images.size(2), " x ", images.size(3),
-              " pixels do not divide into patches of ", patch, " x ", patch, " (model '",
-              config().name, "'); resize them to multiples of ", patch, ".");
-  }
+  check_sides(config(), images.size(2), images.size(3));
   auto x = patch_embed->forward(images);  // [B, rows, columns, C]
   const int64_t rows = x.size(1), columns = x.size(2);
   x = x.flatten(1, 2) + pos_embeder->forward(rows, columns);
@@ -137,32 +133,10 @@ ClassState ClassAttentionBlock::forward(const ClassState& x, bool last, torch::T
   return out;
 }
 
-namespace {
-
-constexpr int64_t kAxisChannels = FourierPosition::kChannels / 2;
-
-// The Fourier position code [n, 32] of one axis.
-torch::Tensor axis_code(int64_t n) {
-  const auto fp64 = torch::dtype(torch::kFloat64);
-  auto position =
-      torch::arange(1, n + 1, fp64) * (2 * std::numbers::pi / (static_cast<double>(n) + 1e-6));
-  auto period = torch::pow(1e4, torch::arange(0, kAxisChannels, 2, fp64) / kAxisChannels);
-  auto angle = position.unsqueeze(1) / period;  // [n, 16]
-  return torch::stack({angle.sin(), angle.cos()}, /*dim=*/2).flatten(1);
-}
-
-}  // namespace
-
 FourierPosition::FourierPosition(int64_t dim) {
-  auto options = torch::nn::Conv2dOptions(kChannels, dim, 1);
+  auto options = torch::nn::Conv2dOptions(kPositionChannels, dim, 1);
   token_projection =
       register_module("token_projection", std::make_shared<torch::nn::Conv2dImpl>(options));
-}
-
-torch::Tensor FourierPosition::table(int64_t rows, int64_t columns) {
-  auto y = axis_code(rows).unsqueeze(1).expand({rows, columns, kAxisChannels});
-  auto x = axis_code(columns).unsqueeze(0).expand({rows, columns, kAxisChannels});
-  return torch::cat({y, x}, 2).flatten(0, 1).to(torch::kFloat32);
 }
 
 torch::Tensor FourierPosition::cached_table(int64_t rows, int64_t columns) {
@@ -172,7 +146,7 @@ torch::Tensor FourierPosition::cached_table(int64_t rows, int64_t columns) {
       table_.device() != weight.device() || table_.dtype() != weight.dtype()) {
     // Leaves inference mode, because training could not use a table from inference mode.
     const c10::InferenceMode plain(false);
-    table_ = table(rows, columns).to(weight.options());
+    table_ = tensor_of(position_code(rows, columns)).to(weight.options());
     rows_ = rows;
     columns_ = columns;
   }

@@ -45,16 +45,9 @@ class FourierPosition : public torch::nn::Module {
  public:
   explicit FourierPosition(int64_t dim);
 
-  static constexpr int64_t kChannels = 64;  // of the unlearned code
-
-  // Returns [rows * columns, C], to add to row-major tokens. Caches the table of the last grid.
-  // Thread-safe.
+  // Returns [rows * columns, C], to be added to row-major tokens. Caches the code (position_code())
+  // of the last grid. Thread-safe.
   torch::Tensor forward(int64_t rows, int64_t columns);
-
-  // The fixed position code [rows * columns, 64]: 32 channels for the row, then 32 for the column.
-  // Sines and cosines alternate, for 16 frequencies 10000^(-i/16) and coordinates (1 … n) * 2π / (n
-  // + 1e-6).
-  static torch::Tensor table(int64_t rows, int64_t columns);
 
   std::shared_ptr<torch::nn::Conv2dImpl> token_projection;  // 1x1, 64 → C
 

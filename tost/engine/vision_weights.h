@@ -1,16 +1,14 @@
-// The parts of a vision engine: weights with folded batch norms, workspace, and the pass of patch
-// tokens.
+// The parts of a vision engine: its weights, laid out once with batch norms folded, its memory, and
+// the patch tokens' pass through them. kinds/vision/transformer.h has the model that it is of.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tost/base/parallel.h"
-#include "tost/engine/packed_linear.h"
-#include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/transformer.h"
-#include "tost/nn/block_pass.h"
-#include "tost/torch.h"
+#include "tost/engine/block_pass.h"
+#include "tost/engine/vision_config.h"
 
 namespace tost {
 
@@ -31,23 +29,35 @@ struct ClassBlockWeights {
   PackedLinear query;   // [C, C]
   std::vector<PackedLinear> key, value;  // one a head, [C, P] and [P, C]
   PackedLinear out, fc1, fc2;
-  torch::Tensor gamma1, gamma2;
+  Array gamma1, gamma2;
 };
 
 struct VisionWeights {
   std::vector<StemStage> stem;
   std::vector<TokenBlockWeights> blocks;
   std::vector<ClassBlockWeights> class_blocks;
-  torch::Tensor position, position_bias;  // [C, 64] and [C], of the Fourier code
-  torch::Tensor class_token;              // [C]
-  torch::Tensor registers;                // [R, C] or undefined
+  PackedLinear position;  // [C, 64], of the Fourier code
+  Array class_token;      // [C]
+  Array registers;        // [R, C] or undefined
   NormWeights norm;
   PackedLinear head;
 };
 
-// `products` is the precision of the blocks. With int8, the stem and the class token, a tenth of
-// the work, use bfloat16.
-VisionWeights pack_vision_weights(const VisionTransformer& model, Packing products);
+// `products` is what the blocks compute with; where that is int8, the stem and the class token, a
+// tenth of the work, stay in bfloat16. Copies what it needs. Throws as token_block_weights().
+VisionWeights pack_vision_weights(const VisionConfig& config, WeightSource& source,
+                                  Packing products);
+
+// The unlearned code [rows * columns, 64] of positions: 32 channels of the row, then 32 of the
+// column; sine and cosine interleaved over 16 frequencies 10000^(-i/16); coordinates
+// (1 ... n) * 2 pi / (n + 1e-6).
+Array position_code(int64_t rows, int64_t columns);
+
+// How the engine runs this mixer.
+EngineMixer engine_mixer(const VisionConfig& config);
+
+// Runs the mixer of a block that the engine lacks: y like x [B, M, C], normalised tokens.
+using VisionMixer = std::function<void(int64_t block, const Array& x, float* y)>;
 
 // The sizes of one pass over at most `images` pictures.
 struct VisionShape {
@@ -85,17 +95,18 @@ class VisionWorkspace : public BlockRows {
  private:
   void lay_out(const VisionConfig& config, const VisionWeights& weights, ScratchMemory& memory);
 
-  torch::Tensor memory_;
+  Array memory_;
 };
 
 // Computes patch tokens by stem, position code and blocks, and their inputs to class attention.
 class TokenPass : private BlockPass {
  public:
-  TokenPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
-            const float* position)
+  TokenPass(const VisionConfig& config, const VisionWeights& weights, const VisionMixer& mixer,
+            VisionWorkspace& workspace, const float* position)
       : BlockPass(config.dim, weights.blocks[0].fc1.packing(), workspace, workspace.scratch),
         config_(config),
         weights_(weights),
+        mixer_(mixer),
         workspace_(workspace),
         position_(position) {}
 
@@ -110,10 +121,9 @@ class TokenPass : private BlockPass {
   void embed(const float* images, int64_t image, ParallelFor parallel, int64_t threads) const;
   const void* rounded_picture(const float* picture, int64_t owner, ParallelFor parallel) const;
   void stem_rows(size_t stage, const void* planes, int64_t image, int64_t owner, Rows rows) const;
-  void mix(const TokenBlockWeights& block, const float* shift, int64_t first, int64_t count,
-           ParallelFor parallel, int64_t threads) const;
-  void mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
-                     int64_t count) const;
+  void mix(int64_t index, const float* shift, int64_t first, int64_t count, ParallelFor parallel,
+           int64_t threads) const;
+  void mix_by_caller(int64_t index, const float* shift, int64_t first, int64_t count) const;
   void class_rows(int64_t image, Rows rows) const;
 
   template <class Body>
@@ -122,6 +132,7 @@ class TokenPass : private BlockPass {
 
   const VisionConfig& config_;
   const VisionWeights& weights_;
+  const VisionMixer& mixer_;
   VisionWorkspace& workspace_;
   const float* position_;  // [N, C]
 };

@@ -1,13 +1,9 @@
-#include "tost/nn/block_pass.h"
-
-#include <ATen/Parallel.h>
+#include "tost/engine/block_pass.h"
 
 #include <algorithm>
 
-#include "tost/base/error.h"
+#include "tost/engine/threads.h"
 #include "tost/kernels/tssa.h"
-#include "tost/nn/mixer_tssa.h"
-#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -36,7 +32,7 @@ int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim) {
 }
 
 const ThreadScratch& BlockPass::scratch() const {
-  return scratch_[static_cast<size_t>(at::get_thread_num())];
+  return scratch_[static_cast<size_t>(thread_number())];
 }
 
 kernels::NormRowsArgs BlockPass::norm_args(const NormWeights& norm, const float* shift,
@@ -45,20 +41,20 @@ kernels::NormRowsArgs BlockPass::norm_args(const NormWeights& norm, const float*
   args.rows = rows.count;
   args.width = args.x_stride = args.y_stride = dim_;
   args.x = stream(rows.first);
-  args.weight = data(norm.weight);
-  args.bias = data(norm.bias);
+  args.weight = norm.weight.data();
+  args.bias = norm.bias.data();
   args.shift = shift;
   args.shifted = stream(rows.first);
   return args;
 }
 
-void BlockPass::add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const {
+void BlockPass::add_rows(const float* y, const Array& gamma, Rows rows) const {
   kernels::FinishRowsArgs args;
   args.rows = rows.count;
   args.columns = args.sums_stride = args.out_stride = dim_;
   args.sums = y;
   args.add = true;
-  args.gamma = data(gamma);
+  args.gamma = gamma.data();
   args.out = stream(rows.first);
   kernels::finish_rows(args);
 }
@@ -113,7 +109,7 @@ void BlockPass::back(const TokenBlockWeights& block, Rows rows,
     block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product,
                          block.fc1.ahead(0, block.fc1.panels_within(kHiddenColumns)));
   }
-  mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
+  mlp(block, normed_rows(block.norm2, block.out_shift.data(), rows), rows, next);
 }
 
 // Computes a part of the hidden columns at a time, so that it stays in the L2 cache.
@@ -140,73 +136,57 @@ void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows ro
   }
 }
 
-using torch::Tensor;
-
-bool packable(const torch::nn::Module& model) {
-  const auto parameters = model.parameters();
-  return std::all_of(parameters.begin(), parameters.end(), [](const Tensor& each) {
-    return each.is_cpu() && each.scalar_type() == torch::kFloat;
-  });
-}
-
 namespace {
 
-PackedLinear packed_named(const Linear& linear, Packing packing, const std::string& name) {
-  if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");
-  return packed_map(linear, packing);
+StepWeight wide_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
+                    bool bias, Packing packing) {
+  StepWeight map = source.map(name, out, in, bias, kernels::WeightType::kFloat32);
+  if (packing == Packing::kInt8) check_roundable(map.values, name + ".weight");
+  return map;
 }
 
-// Packs a linear map times gamma without bias, and sets `shift` to its bias times gamma.
-PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
-                                const std::string& name, Tensor& shift) {
-  if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");
-  shift = weight_values(linear.bias * gamma);
-  return {array_of(linear.weight * gamma.unsqueeze(1)), {}, packing};
+// The map `name` times gamma, its bias apart in `shift`.
+PackedLinear packed_onto_stream(WeightSource& source, const std::string& name, int64_t out,
+                                int64_t in, const Array& gamma, Packing packing, Array& shift) {
+  const StepWeight map = wide_map(source, name, out, in, /*bias=*/true, packing);
+  shift = map.bias.clone();
+  for (int64_t i = 0; i < out; ++i) shift.mutable_data()[i] *= gamma.data()[i];
+  return {scaled_rows(map.values, gamma), {}, packing};
 }
 
 }  // namespace
 
-Tensor weight_values(const Tensor& parameter) {
-  return parameter.defined() ? parameter.detach().to(torch::kFloat).contiguous().clone() : Tensor();
+NormWeights norm_weights(WeightSource& source, const std::string& name, int64_t dim) {
+  return {source.values(name + ".weight", {dim}).clone(),
+          source.values(name + ".bias", {dim}).clone()};
 }
 
-NormWeights norm_weights(const LayerNorm& norm, float factor) {
-  NormWeights weights{weight_values(norm.weight * factor), {}};
-  if (norm.bias.defined()) weights.bias = weight_values(norm.bias * factor);
-  return weights;
+PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
+                        Packing packing) {
+  const StepWeight map = wide_map(source, name, out, in, /*bias=*/true, packing);
+  return {map.values, map.bias, packing};
 }
 
-PackedLinear packed_map(const Linear& linear, Packing packing) {
-  return {array_of(linear.weight), array_of(linear.bias), packing};
-}
-
-void check_roundable(const Tensor& weight, const std::string& name) {
-  if (weight.isfinite().all().item<bool>()) return;
-  fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",
-            "use fp32 or bf16, or an earlier checkpoint.");
-}
-
-TokenBlockWeights token_block_weights(const Block& block, Packing packing,
-                                      const std::string& name) {
+TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
+                                      const BlockShape& shape, EngineMixer mixer, Packing packing) {
+  const int64_t dim = shape.dim;
   TokenBlockWeights weights;
-  weights.norm1 = norm_weights(*block.norm1);
-  weights.norm2 = norm_weights(*block.norm2);
-  weights.fc1 = packed_named(*block.mlp->fc1, packing, name + "mlp.fc1");
-  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, name + "mlp.fc2",
-                                   weights.fc2_shift);
-  weights.gamma1 = weight_values(block.gamma1);
-  weights.gamma2 = weight_values(block.gamma2);
-  weights.module = block.attn;
-  const auto* tssa = dynamic_cast<const TssaMixer*>(block.attn.get());
-  if (tssa == nullptr && dynamic_cast<const NoMixer*>(block.attn.get()) == nullptr) return weights;
-  const auto& projections = static_cast<const TokenStatisticsMixer&>(*block.attn);
-  weights.mixer = tssa != nullptr ? EngineMixer::kTssa : EngineMixer::kNone;
-  weights.in = packed_named(*projections.qkv, packing, name + "attn.qkv");
-  weights.out =
-      packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(), block.gamma1,
-                         packing, name + "attn.to_out.0", weights.out_shift);
-  if (tssa == nullptr) return weights;
-  weights.temp = weight_values(tssa->temp.flatten());
+  weights.norm1 = norm_weights(source, name + "norm1", dim);
+  weights.norm2 = norm_weights(source, name + "norm2", dim);
+  weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
+  weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
+  weights.fc1 = packed_map(source, name + "mlp.fc1", shape.hidden, dim, packing);
+  weights.fc2 = packed_onto_stream(source, name + "mlp.fc2", dim, shape.hidden, weights.gamma2,
+                                   packing, weights.fc2_shift);
+  weights.mixer = mixer;
+  if (mixer == EngineMixer::kModule) return weights;
+  const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, shape.qkv_bias, packing);
+  weights.in = {in.values, in.bias, packing};
+  weights.out = packed_onto_stream(source, name + "attn.to_out.0", dim, dim, weights.gamma1,
+                                   packing, weights.out_shift);
+  if (mixer == EngineMixer::kTssa) {
+    weights.temp = source.values(name + "attn.temp", {shape.heads, 1}).clone();
+  }
   return weights;
 }
 

@@ -3,64 +3,55 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "tost/base/checked.h"
 #include "tost/engine/packed_linear.h"
+#include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
-#include "tost/kernels/tssa.h"
-#include "tost/nn/block.h"
-#include "tost/torch.h"
 
 namespace tost {
 
 // The weights of a LayerNorm in the form of the engines.
 struct NormWeights {
-  torch::Tensor weight, bias;  // [C] float32, bias may be undefined
+  Array weight, bias;  // [C] float32, bias may be undefined
 };
 
-// Whether the engines can pack the weights of a model: all are float32 on the CPU.
-bool packable(const torch::nn::Module& model);
-
-// The method by which an engine runs the mixer of a block.
+// How tokens meet in a block.
 enum class EngineMixer : uint8_t {
   kTssa,    // by the kernel
   kNone,    // not at all
-  kModule,  // by the module's forward
+  kModule,  // by the caller's function
+};
+
+// Sizes of a block's maps.
+struct BlockShape {
+  int64_t dim, hidden, heads;
+  bool qkv_bias;
 };
 
 struct TokenBlockWeights {
   NormWeights norm1, norm2;
   EngineMixer mixer = EngineMixer::kModule;
   PackedLinear in, out;  // unless kModule
-  torch::Tensor temp;    // [H], kTssa
-  std::shared_ptr<TokenMixer> module;
+  Array temp;            // [H, 1], kTssa
   PackedLinear fc1, fc2;
-  // `out` and fc2 contain gamma and add to the residual stream directly. The next norm adds their
-  // biases times gamma [C].
-  torch::Tensor out_shift, fc2_shift;
-  torch::Tensor gamma1, gamma2;  // [C]
+  // Gamma is part of `out` and fc2, which add onto the residual stream itself; their biases times
+  // gamma [C] follow with the next norm.
+  Array out_shift, fc2_shift;
+  Array gamma1, gamma2;  // [C]
 };
 
-// Copies the weights of a block, but shares a mixer that runs as a module. `name` is the prefix of
-// the block's tensors ("blocks.0.") in messages. Throws a data Error if weights to be quantised are
-// not finite.
-TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
+// Of the tensors whose names begin with `name` ("blocks.0."). Throws as WeightSource, and a data
+// Error for weights that are not finite where they are to become integers.
+TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
+                                      const BlockShape& shape, EngineMixer mixer, Packing packing);
 
-// Throws a data Error naming the weight if a value is not finite.
-void check_roundable(const torch::Tensor& weight, const std::string& name);
-
-// A contiguous copy in float32; undefined for an undefined parameter.
-torch::Tensor weight_values(const torch::Tensor& parameter);
-NormWeights norm_weights(const LayerNorm& norm, float factor = 1);
-PackedLinear packed_map(const Linear& linear, Packing packing);
-
-// A pointer to the values; null for an undefined tensor.
-inline const float* data(const torch::Tensor& values) {
-  return values.defined() ? values.const_data_ptr<float>() : nullptr;
-}
+// A norm of width `dim`, a map and its weights in float32 by their names.
+NormWeights norm_weights(WeightSource& source, const std::string& name, int64_t dim);
+PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
+                        Packing packing);
 
 // Divides one block of memory into pieces. An engine lays out its workspace twice: first to learn
 // the size, then in memory of this size.
@@ -125,13 +116,13 @@ class BlockPass {
             const std::vector<ThreadScratch>& scratch)
       : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
 
-  // Computes the mixer's input `projected` from the stream; does nothing for a module. First adds
-  // `shift` [C], unless it is null, to the stream. `next` names weights that this thread reads
-  // after the call, to be prefetched.
+  // From the stream to the mixer's input, in `projected`; nothing for kModule. `shift` [C] or null
+  // is added to the stream first. `next`, here and below: weights that this thread reads after the
+  // call, a hint.
   void front(const TokenBlockWeights& block, const float* shift, Rows rows,
              const kernels::FetchAhead& next = {}) const;
-  // Adds the mixer's result `mixed` to the stream, unless the mixer is a module. Adds the MLP's
-  // result without the last bias, which is fc2_shift.
+  // From the mixer's result in `mixed`, or for kModule from the stream that has it, through the
+  // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
   void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
   // Normalises rows of the stream into this thread's workspace, as float32 or as the products'
@@ -140,8 +131,8 @@ class BlockPass {
   // The arguments of a norm with another destination: the caller sets y, and its type unless it is
   // float32.
   kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
-  // Adds y [rows, C] times gamma to rows of the stream.
-  void add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const;
+  // y [rows, C] times gamma onto rows of the stream.
+  void add_rows(const float* y, const Array& gamma, Rows rows) const;
 
   bool half() const { return products_ != Packing::kFloat32; }
   int64_t size() const { return half() ? 2 : 4; }

@@ -1,14 +1,12 @@
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "tost/base/checked.h"
+#include "tost/engine/threads.h"
+#include "tost/engine/vision_weights.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
 #include "tost/kernels/work_times.h"
-#include "tost/kinds/vision/engine_weights.h"
-#include "tost/nn/device_autocast.h"
 
 namespace tost {
 namespace {
@@ -49,8 +47,8 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
   }
   const auto& blocks = weights_.blocks;
   for (size_t i = 0; i <= blocks.size(); ++i) {
-    const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
-    // Runs the end of a block and the beginning of the next one on the same rows.
+    const float* shift = i > 0 ? blocks[i - 1].fc2_shift.data() : nullptr;
+    // One block's end and the next one's beginning touch the same rows.
     for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
       const bool last = rows.first + rows.count == (first + count) * tokens;
       if (i > 0) {
@@ -60,7 +58,7 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
         front(blocks[i], shift, rows, blocks[last || i == 0 ? i : i - 1].out.ahead());
       }
     });
-    if (i < blocks.size()) mix(blocks[i], shift, first, count, parallel, threads);
+    if (i < blocks.size()) mix(int64_t(i), shift, first, count, parallel, threads);
   }
   for (int64_t image = first; image < first + count; ++image) {
     for_tiles(0, workspace_.shape.patches, parallel, threads,
@@ -73,7 +71,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
   const auto& shape = workspace_.shape;
   const int64_t pixels = shape.patches * config_.patch * config_.patch;
   const float* picture = images + image * config_.in_channels * pixels;
-  const int64_t owner = at::get_thread_num();
+  const int64_t owner = thread_number();
   const void* planes = half() ? rounded_picture(picture, owner, parallel) : picture;
   int64_t outputs = pixels;
   for (size_t s = 0; s < weights_.stem.size(); ++s) {
@@ -89,7 +87,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
     });
   }
   if (weights_.registers.defined()) {
-    std::copy_n(data(weights_.registers), weights_.registers.numel(),
+    std::copy_n(weights_.registers.data(), weights_.registers.numel(),
                 stream(image * shape.tokens + shape.patches));
   }
 }
@@ -141,47 +139,43 @@ void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64
   run_stem_stage(call, rows.first, rows.count, result);
 }
 
-void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t first,
-                    int64_t count, ParallelFor parallel, int64_t threads) const {
+void TokenPass::mix(int64_t index, const float* shift, int64_t first, int64_t count,
+                    ParallelFor parallel, int64_t threads) const {
+  const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   if (block.mixer == EngineMixer::kNone) return;
-  if (block.mixer == EngineMixer::kModule) return mix_by_module(block, shift, first, count);
+  if (block.mixer == EngineMixer::kModule) return mix_by_caller(index, shift, first, count);
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
   kernels::TssaForwardArgs args;
   args.shape = {count, tokens, config_.heads, dim / config_.heads};
   args.dtype = dtype();
   args.w = {at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
-  args.temp = data(block.temp);
+  args.temp = block.temp.data();
   args.y = {at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
   kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
                         parallel, static_cast<int>(threads));
 }
 
-// Passes normalised tokens through the mixer's forward(), and adds the result to the stream.
-void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
+// Normalised tokens through the caller's mixer, onto the stream.
+void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first,
                               int64_t count) const {
+  const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   const int64_t tokens = workspace_.shape.tokens;
   const Rows rows{first * tokens, count * tokens};
-  const c10::InferenceMode no_grad;
-  auto x = torch::empty({count, tokens, config_.dim});
+  Array x = Array::empty({count, tokens, config_.dim}), y = Array::empty(x.shape());
   auto norm = norm_args(block.norm1, shift, rows);
-  norm.y = x.mutable_data_ptr<float>();
+  norm.y = x.mutable_data();
   kernels::norm_rows(norm);
-  torch::Tensor y;
-  {
-    const DeviceAutocast autocast(half() ? Autocast::kBfloat16 : Autocast::kAsItIs);
-    y = block.module->forward(x, {});
-  }
-  y = y.to(torch::kFloat).contiguous();
-  add_rows(y.const_data_ptr<float>(), block.gamma1, rows);
+  mixer_(index, x, y.mutable_data());
+  add_rows(y.data(), block.gamma1, rows);
 }
 
-// Computes rows of a picture's patches for all class blocks (see ClassState in transformer.h).
+// Rows of a picture's patches for all class blocks; see ClassState in kinds/vision/transformer.h.
 void TokenPass::class_rows(int64_t image, Rows rows) const {
   const int64_t dim = config_.dim, patches = workspace_.shape.patches;
   const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};
   for (size_t i = 0; i < weights_.class_blocks.size(); ++i) {
     const ClassBlockWeights& block = weights_.class_blocks[i];
-    const float* shift = i == 0 ? data(weights_.blocks.back().fc2_shift) : nullptr;
+    const float* shift = i == 0 ? weights_.blocks.back().fc2_shift.data() : nullptr;
     auto norm1 = norm_args(block.norm1, shift, stored);
     norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
     norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
@@ -220,7 +214,7 @@ T* gather_window(const StemCall& call, const Window& at, T* to) {
   for (int64_t ky = 0; ky < kSide; ++ky, to += kSide * from) {
     const int64_t y = at.top + ky;
     const bool inside = y >= 0 && y < call.rows;
-    if (!inside || last - first < kSide) std::fill_n(to, kSide * from, T(0.0f));
+    if (!inside || last - first < kSide) std::fill_n(to, kSide * from, T(0));
     if (!inside) continue;
     const T* pixels = static_cast<const T*>(call.picture) + (y * call.columns + first) * from;
     std::memcpy(to + (first - at.left) * from, pixels, size_t((last - first) * from) * sizeof(T));
@@ -253,7 +247,7 @@ T* gather_planes(const StemCall& call, const Window& at, T* to) {
       const T* row = static_cast<const T*>(call.planes) + (c * call.rows + y) * call.columns;
       for (int64_t x = at.left; x < at.left + kSide; ++x) {
         const bool there = y >= 0 && y < call.rows && x >= 0 && x < call.columns;
-        *to++ = there ? row[x] : T(0.0f);
+        *to++ = there ? row[x] : T(0);
       }
     }
   }
@@ -269,7 +263,7 @@ void gather(const StemCall& call, int64_t first, int64_t count) {
     const Window at{row * stride - 1, column * stride - 1};
     T* const next = to + call.stage.product.inputs();
     to = call.planes != nullptr ? gather_planes(call, at, to) : gather_window(call, at, to);
-    std::fill(to, next, T(0.0f));
+    std::fill(to, next, T(0));
     to = next;
     if (++column == across) column = 0, ++row;
   }
@@ -287,7 +281,7 @@ void run_stem_stage(const StemCall& call, int64_t first, int64_t count,
                     const PackedResult& result) {
   {
     const kernels::WorkTimer timer(kernels::Work::kGather);
-    call.half ? gather<at::BFloat16>(call, first, count) : gather<float>(call, first, count);
+    call.half ? gather<uint16_t>(call, first, count) : gather<float>(call, first, count);
   }
   const int64_t inputs = call.stage.product.inputs();
   call.stage.product.run({.rows = count, .data = call.gathered, .stride = inputs}, result,

@@ -1,0 +1,259 @@
+#include "tost/engine/vision_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/threads.h"
+#include "tost/kernels/attend_rows.h"
+#include "tost/kernels/row_ops.h"
+
+namespace tost {
+namespace {
+
+// The class token's way: class attention over the patch tokens, and the head.
+// For all pictures of a pass at once: these products have one row a picture and are bound by
+// reading their weights.
+class ClassPass {
+ public:
+  ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
+            bool half)
+      : config_(config), weights_(weights), workspace_(workspace), half_(half) {}
+
+  // Reads workspace.classed of `images` pictures, writes logits [images, classes].
+  void run(int64_t images, float* logits) const {
+    const int64_t dim = config_.dim;
+    for (int64_t i = 0; i < images; ++i) {
+      std::copy_n(weights_.class_token.data(), dim, workspace_.class_stream + i * dim);
+    }
+    for (size_t i = 0; i < weights_.class_blocks.size(); ++i) block(i, images);
+    norm(weights_.norm, workspace_.class_stream, images, workspace_.class_normed, dim, false);
+    product(weights_.head, workspace_.class_normed, dim, images,
+            {.data = logits, .stride = config_.classes});
+  }
+
+ private:
+  void block(size_t index, int64_t images) const {
+    const ClassBlockWeights& block = weights_.class_blocks[index];
+    const int64_t dim = config_.dim, hidden = block.fc1.outputs();
+    const int64_t tokens = 1 + workspace_.shape.patches;
+    float* stream = workspace_.class_stream;
+    norm(block.norm1, stream, images, workspace_.classed[index], tokens * dim, false);
+    attend(index, images);
+    PackedResult residual{.data = stream, .stride = dim, .add = true};
+    residual.gamma = block.gamma1.data();
+    product(block.out, workspace_.class_values, dim, images, residual);
+    // The normalised token is the residual as well.
+    norm(block.norm2, stream, images, stream, dim, true);
+    const void* branch = stream;
+    if (half_) {
+      kernels::FinishRowsArgs copy;
+      copy.rows = images;
+      copy.columns = copy.sums_stride = copy.out_stride = dim;
+      copy.sums = stream;
+      copy.out = workspace_.class_normed;
+      copy.out_dtype = dtype();
+      kernels::finish_rows(copy);
+      branch = workspace_.class_normed;
+    }
+    product(block.fc1, branch, dim, images,
+            {.data = workspace_.class_hidden,
+             .stride = hidden,
+             .dtype = dtype(),
+             .activation = kernels::Activation::kGelu});
+    residual.gamma = block.gamma2.data();
+    product(block.fc2, workspace_.class_hidden, hidden, images, residual);
+  }
+
+  // weights of the pictures' attention: q by the class token, then each head on its own.
+  void attend(size_t index, int64_t images) const {
+    const ClassBlockWeights& block = weights_.class_blocks[index];
+    const int64_t dim = config_.dim, heads = config_.heads, width = dim / heads;
+    const int64_t tokens = 1 + workspace_.shape.patches;
+    void* classed = workspace_.classed[index];
+    const auto own = [&] { return workspace_.scratch[size_t(thread_number())]; };
+    product(block.query, classed, tokens * dim, images,
+            {.data = workspace_.class_values, .stride = dim, .dtype = dtype()});
+    engine_parallel(heads, [&](int64_t begin, int64_t end) {
+      for (int64_t h = begin; h < end; ++h) {
+        const PackedRows q{
+            .rows = images, .data = at(workspace_.class_values, h * width), .stride = dim};
+        block.key[size_t(h)].run(
+            q, {.data = workspace_.class_query + h * dim, .stride = heads * dim}, own().product);
+      }
+      PackedLinear::release();
+    });
+    engine_parallel(images, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        kernels::AttendRowsArgs args;
+        args.rows = tokens;
+        args.width = args.x_stride = dim;
+        args.queries = heads;
+        args.x = at(classed, i * tokens * dim);
+        args.x_dtype = args.out_dtype = dtype();
+        args.query = workspace_.class_query + i * heads * dim;
+        args.scale = 1 / std::sqrt(static_cast<float>(width));
+        args.weights = own().attention;
+        args.out = at(workspace_.class_sums, i * heads * dim);
+        kernels::attend_rows(args);
+      }
+    });
+    engine_parallel(heads, [&](int64_t begin, int64_t end) {
+      for (int64_t h = begin; h < end; ++h) {
+        const PackedRows sums{
+            .rows = images, .data = at(workspace_.class_sums, h * dim), .stride = heads * dim};
+        void* to = at(workspace_.class_values, h * width);
+        block.value[size_t(h)].run(sums, {.data = to, .stride = dim, .dtype = dtype()},
+                                   own().product);
+      }
+      PackedLinear::release();
+    });
+  }
+
+  void norm(const NormWeights& norm, const void* x, int64_t images, void* y, int64_t y_stride,
+            bool as_float) const {
+    kernels::NormRowsArgs args;
+    args.rows = images;
+    args.width = args.x_stride = config_.dim;
+    args.x = x;
+    args.weight = norm.weight.data();
+    args.bias = norm.bias.data();
+    args.y = y;
+    args.y_stride = y_stride;
+    args.y_type = half_ && !as_float ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    kernels::norm_rows(args);
+  }
+
+  // Panels are shared among the threads: each reads its part of the weight.
+  void product(const PackedLinear& map, const void* x, int64_t x_stride, int64_t images,
+               const PackedResult& result) const {
+    const PackedRows rows{.rows = images, .data = x, .stride = x_stride};
+    engine_parallel(map.panels(), [&](int64_t first, int64_t last) {
+      void* scratch = workspace_.scratch[size_t(thread_number())].product;
+      map.run(rows, result, scratch, first, last);
+      PackedLinear::release();
+    });
+  }
+
+  int64_t size() const { return half_ ? 2 : 4; }
+  kernels::DType dtype() const {
+    return half_ ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
+  }
+  void* at(void* base, int64_t element) const {
+    return static_cast<char*>(base) + element * size();
+  }
+
+  const VisionConfig& config_;
+  const VisionWeights& weights_;
+  VisionWorkspace& workspace_;
+  const bool half_;
+};
+
+// Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
+// products are so fast that reading the weights once for 200 rows would hold them up.
+int64_t tile_rows_of(Packing products) {
+  return products == Packing::kFloat32 ? 208 : 400;
+}
+constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
+constexpr int64_t kMostImages = 32;  // of one pass
+
+}  // namespace
+
+class PictureEngine::Run {
+ public:
+  Run(const VisionConfig& config, WeightSource& source, Packing products, VisionMixer mixer)
+      : config_(config),
+        weights_(pack_vision_weights(config, source, products)),
+        half_(products != Packing::kFloat32),
+        tile_rows_(tile_rows_of(products)),
+        mixer_(std::move(mixer)) {}
+
+  void forward(const float* images, int64_t count, int64_t height, int64_t width, float* logits) {
+    check_sides(config_, height, width);
+    const int64_t pixels = config_.in_channels * height * width;
+    for (int64_t first = 0; first < count; first += kMostImages) {
+      const int64_t some = std::min(kMostImages, count - first);
+      prepare(some, height / config_.patch, width / config_.patch);
+      pass(images + first * pixels, some, logits + first * config_.classes);
+    }
+  }
+
+ private:
+  void prepare(int64_t images, int64_t rows, int64_t columns) {
+    VisionShape shape{
+        .images = images, .rows = rows, .columns = columns, .threads = engine_threads()};
+    shape.patches = shape.rows * shape.columns;
+    shape.tokens = shape.patches + config_.registers;
+    if (workspace_ != nullptr) {
+      const VisionShape& kept = workspace_->shape;
+      if (kept.rows == shape.rows && kept.columns == shape.columns &&
+          kept.threads == shape.threads && kept.images >= shape.images) {
+        return;
+      }
+    }
+    workspace_.reset();
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, tile_rows_);
+    const Array code = position_code(rows, columns);
+    position_ = Array::empty({shape.patches, config_.dim});
+    weights_.position.run({.rows = shape.patches, .data = code.data(), .stride = kPositionChannels},
+                          {.data = position_.mutable_data(), .stride = config_.dim}, nullptr);
+  }
+
+  int64_t carried_together() const {
+    const int64_t rows = half_ ? kCarriedRowsHalf : kCarriedRows;
+    return std::max<int64_t>(1, rows / workspace_->shape.tokens);
+  }
+
+  void pass(const float* pictures, int64_t count, float* logits) {
+    const int64_t threads = engine_threads(), together = carried_together();
+    const TokenPass tokens(config_, weights_, mixer_, *workspace_, position_.data());
+    // Pictures that threads carry on their own; the caller's mixer brings its own threads.
+    const bool own_mixer = weights_.blocks[0].mixer != EngineMixer::kModule;
+    const int64_t carried = !own_mixer || threads == 1 ? 0 : count / threads * threads;
+    if (carried > 0) {
+      engine_parallel(threads, [&](int64_t begin, int64_t end) {
+        const int64_t last = carried / threads * end;
+        for (int64_t i = carried / threads * begin; i < last; i += together) {
+          tokens.run(pictures, i, std::min(together, last - i), serial_for, 1);
+        }
+      });
+    }
+    const int64_t at_once = threads == 1 && own_mixer ? together : count;
+    for (int64_t i = carried; i < count; i += at_once) {
+      tokens.run(pictures, i, std::min(at_once, count - i), engine_parallel, threads);
+    }
+    ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
+  }
+
+  const VisionConfig config_;
+  const VisionWeights weights_;
+  const bool half_;
+  const int64_t tile_rows_;
+  const VisionMixer mixer_;
+  std::unique_ptr<VisionWorkspace> workspace_;
+  Array position_;  // [N, C]
+};
+
+PictureEngine::PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
+                             VisionMixer mixer) {
+  const Packing products = packing_of(precision);
+  if (config.architecture != "transformer" ||
+      (mixer == nullptr && engine_mixer(config) == EngineMixer::kModule)) {
+    fail_data("The model '", config.name, "' with ",
+              config.architecture == "transformer" ? cat("the mixer '", config.mixer, "'")
+                                                   : cat("the architecture ", config.architecture),
+              " needs the full program; build it by `make`.");
+  }
+  run_ = std::make_unique<Run>(config, source, products, std::move(mixer));
+}
+
+PictureEngine::~PictureEngine() = default;
+
+void PictureEngine::forward(const float* images, int64_t count, int64_t height, int64_t width,
+                            float* logits) {
+  run_->forward(images, count, height, width, logits);
+}
+
+}  // namespace tost

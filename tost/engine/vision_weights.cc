@@ -1,0 +1,222 @@
+#include "tost/engine/vision_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tost/base/checked.h"
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/mixer_names.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kTaps = 9;  // of a convolution
+
+struct StemSizes {
+  int64_t from, to, stride;
+};
+
+// The weight [to, from, 3, 3] of convolution `index` with its batch norm (in evaluation mode)
+// folded in.
+StemStage stem_stage(WeightSource& source, int64_t index, const StemSizes& sizes, Packing packing) {
+  constexpr float kEps = 1e-5f;  // of the batch norms
+  const auto [from, to, stride] = sizes;
+  const std::string name = cat("patch_embed.proj.", 2 * index, ".");
+  const auto norm = [&](const char* part) { return source.values(name + "1." + part, {to}); };
+  const Array conv = source.values(name + "0.weight", {to, from, 3, 3});
+  const Array weight = norm("weight"), bias = norm("bias");
+  const Array mean = norm("running_mean"), variance = norm("running_var");
+  source.skip(name + "1.num_batches_tracked");
+  // Whole steps of the kernels that multiply; what is gathered is filled up with zeros as well.
+  const int64_t step = packing == Packing::kFloat32 ? 4 : 32;
+  const int64_t inputs = divide_up(from * kTaps, step) * step;
+  Array matrix = Array::zeros({to, inputs}), shift = Array::empty({to});
+  for (int64_t o = 0; o < to; ++o) {
+    const float scale = weight.data()[o] / std::sqrt(variance.data()[o] + kEps);
+    shift.mutable_data()[o] = bias.data()[o] - mean.data()[o] * scale;
+    for (int64_t c = 0; c < from; ++c) {
+      for (int64_t k = 0; k < kTaps; ++k) {
+        const int64_t at = index == 0 ? c * kTaps + k : k * from + c;
+        matrix.mutable_data()[o * inputs + at] = conv.data()[(o * from + c) * kTaps + k] * scale;
+      }
+    }
+  }
+  return {from, to, stride, PackedLinear(matrix, shift, packing)};
+}
+
+// A part of an array that begins with element `first`.
+Array part_of(const Array& all, int64_t first, Array::Shape shape, Array::Shape strides = {}) {
+  if (!all.defined()) return {};
+  auto* data = const_cast<float*>(all.data()) + first;
+  return {std::move(shape), TorchDtype::kFloat32, {all.owner(), data}, std::move(strides)};
+}
+
+ClassBlockWeights class_block_weights(WeightSource& source, const std::string& name,
+                                      const VisionConfig& config, Packing packing) {
+  const int64_t dim = config.dim, width = dim / config.heads;
+  const int64_t hidden = hidden_width(dim, config.mlp_ratio);
+  const StepWeight qkv =
+      source.map(name + "attn.qkv", 3 * dim, dim, config.qkv_bias, kernels::WeightType::kFloat32);
+  ClassBlockWeights weights;
+  weights.norm1 = norm_weights(source, name + "norm1", dim);
+  weights.norm2 = norm_weights(source, name + "norm2", dim);
+  if (config.tokens_norm) {
+    weights.doubled = {weights.norm2.weight.clone(), weights.norm2.bias.clone()};
+    for (Array* each : {&weights.doubled.weight, &weights.doubled.bias}) {
+      for (int64_t i = 0; i < dim; ++i) each->mutable_data()[i] *= 2;
+    }
+  }
+  weights.query =
+      PackedLinear(part_of(qkv.values, 0, {dim, dim}), part_of(qkv.bias, 0, {dim}), packing);
+  for (int64_t row = dim; row < 2 * dim; row += width) {
+    weights.key.emplace_back(part_of(qkv.values, row * dim, {dim, width}, {1, dim}), Array(),
+                             packing);
+    weights.value.emplace_back(part_of(qkv.values, (row + dim) * dim, {width, dim}),
+                               part_of(qkv.bias, row + dim, {width}), packing);
+  }
+  weights.out = packed_map(source, name + "attn.proj", dim, dim, packing);
+  weights.fc1 = packed_map(source, name + "mlp.fc1", hidden, dim, packing);
+  weights.fc2 = packed_map(source, name + "mlp.fc2", dim, hidden, packing);
+  weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
+  weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
+  return weights;
+}
+
+}  // namespace
+
+Array position_code(int64_t rows, int64_t columns) {
+  constexpr int64_t kAxis = kPositionChannels / 2;
+  Array code = Array::empty({rows * columns, kPositionChannels});
+  float* to = code.mutable_data();
+  const auto axis = [&](int64_t at, int64_t n) {
+    const double position = double(at + 1) * (2 * std::numbers::pi / (double(n) + 1e-6));
+    for (int64_t i = 0; i < kAxis; i += 2) {
+      const double angle = position / std::pow(1e4, double(i) / kAxis);
+      *to++ = float(std::sin(angle));
+      *to++ = float(std::cos(angle));
+    }
+  };
+  for (int64_t i = 0; i < rows * columns; ++i) axis(i / columns, rows), axis(i % columns, columns);
+  return code;
+}
+
+EngineMixer engine_mixer(const VisionConfig& config) {
+  if (config.mixer == "tssa") return EngineMixer::kTssa;
+  return config.mixer == "none" ? EngineMixer::kNone : EngineMixer::kModule;
+}
+
+VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, Packing products) {
+  const Packing rest = products == Packing::kInt8 ? Packing::kBfloat16 : products;
+  VisionWeights weights;
+  int64_t from = c.in_channels;
+  for (int64_t left = c.patch; left > 1; left /= 2) {
+    const int64_t to = c.dim / (left / 2);
+    for (int64_t i = 0; i < c.stem_depth; ++i, from = to) {
+      weights.stem.push_back(
+          stem_stage(source, int64_t(weights.stem.size()), {from, to, i == 0 ? 2 : 1}, rest));
+    }
+  }
+  const BlockShape shape{c.dim, hidden_width(c.dim, c.mlp_ratio), c.heads, c.qkv_bias};
+  for (int64_t i = 0; i < c.depth; ++i) {
+    weights.blocks.push_back(
+        token_block_weights(source, cat("blocks.", i, "."), shape, engine_mixer(c), products));
+  }
+  for (int64_t i = 0; i < c.class_blocks; ++i) {
+    weights.class_blocks.push_back(
+        class_block_weights(source, cat("cls_attn_blocks.", i, "."), c, rest));
+  }
+  const std::string position = "pos_embeder.token_projection";
+  weights.position = {part_of(source.values(position + ".weight", {c.dim, kPositionChannels, 1, 1}),
+                              0, {c.dim, kPositionChannels}),
+                      source.values(position + ".bias", {c.dim}), Packing::kFloat32};
+  weights.class_token = source.values("cls_token", {1, 1, c.dim}).clone();
+  if (c.registers > 0) {
+    weights.registers = source.values("registers", {1, c.registers, c.dim}).clone();
+  }
+  weights.norm = norm_weights(source, "norm", c.dim);
+  weights.head = packed_map(source, "head", c.classes, c.dim, rest);
+  return weights;
+}
+
+namespace {
+
+// Scratch that one thread's products of at most `rows` rows want.
+int64_t product_bytes(const VisionWeights& weights, int64_t rows, int64_t images) {
+  int64_t most = weights.head.scratch_bytes(images);
+  const auto want = [&](const PackedLinear& map, int64_t of_rows) {
+    if (map.defined()) most = std::max(most, map.scratch_bytes(of_rows));
+  };
+  for (const auto& stage : weights.stem) want(stage.product, stem_tile_rows(stage));
+  for (const auto& block : weights.blocks) {
+    for (const auto* map : {&block.in, &block.out, &block.fc1, &block.fc2}) want(*map, rows);
+  }
+  for (const auto& block : weights.class_blocks) {
+    for (const auto* map :
+         {&block.query, &block.key[0], &block.value[0], &block.out, &block.fc1, &block.fc2}) {
+      want(*map, images);
+    }
+  }
+  return most;
+}
+
+int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
+  int64_t most = 0;
+  for (const auto& stage : weights.stem) {
+    most = std::max(most, stem_tile_rows(stage) * stage.product.inputs() * size);
+  }
+  return most;
+}
+
+}  // namespace
+
+VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
+                                 const VisionShape& shape, int64_t tile_rows)
+    : shape(shape), tile_rows(tile_rows) {
+  ScratchMemory counted;
+  lay_out(config, weights, counted);
+  memory_ = Array::zeros({counted.used()}, TorchDtype::kUInt8);
+  ScratchMemory memory(memory_.mutable_data<char>());
+  lay_out(config, weights, memory);
+}
+
+void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& weights,
+                              ScratchMemory& memory) {
+  const Packing products = weights.blocks[0].fc1.packing();
+  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
+  const int64_t dim = config.dim, images = shape.images;
+  const int64_t hidden = weights.class_blocks[0].fc1.outputs();
+  const int64_t all = images * shape.tokens * dim;
+  stream = memory.take<float>(all * 4);
+  projected = memory.take<char>(all * size);
+  mixed = memory.take<char>(all * size);
+  tssa_bytes = tssa_scratch_bytes(shape.tokens, config.heads, dim);
+  tssa = memory.take<char>(images * tssa_bytes);
+  classed.clear();
+  for (size_t i = 0; i < weights.class_blocks.size(); ++i) {
+    classed.push_back(memory.take<char>(images * (1 + shape.patches) * dim * size));
+  }
+  class_stream = memory.take<float>(images * dim * 4);
+  class_normed = memory.take<char>(images * dim * size);
+  class_query = memory.take<float>(images * config.heads * dim * 4);
+  class_sums = memory.take<char>(images * config.heads * dim * size);
+  class_values = memory.take<char>(images * dim * size);
+  class_hidden = memory.take<char>(images * hidden * size);
+  scratch.clear();
+  pictures.assign(static_cast<size_t>(shape.threads), {});
+  for (int64_t t = 0; t < shape.threads; ++t) {
+    ThreadScratch piece = block_scratch(memory, tile_rows, dim, hidden, products,
+                                        product_bytes(weights, tile_rows, images));
+    piece.gathered = memory.take<char>(gathered_bytes(weights, size));
+    piece.attention = memory.take<float>(config.heads * (1 + shape.patches) * 4);
+    scratch.push_back(piece);
+    int64_t pixels = shape.patches * config.patch * config.patch;
+    for (const auto& stage : weights.stem) {
+      pictures[static_cast<size_t>(t)].push_back(memory.take<char>(pixels * stage.from * size));
+      pixels /= stage.stride * stage.stride;
+    }
+  }
+}
+
+}  // namespace tost
