@@ -12,15 +12,15 @@ constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a ti
 
 }  // namespace
 
-ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+ThreadScratch block_scratch(kernels::Arena& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
                             Packing products, int64_t product_bytes) {
   const int64_t size = products == Packing::kFloat32 ? 4 : 2;
   ThreadScratch piece;
   piece.normed = memory.take<char>(tile_rows * dim * 4);
   piece.hidden = memory.take<char>(tile_rows * hidden * size);
   piece.bytes = memory.take<uint8_t>(tile_rows * std::max(hidden, dim));
-  piece.scale = memory.take<float>(2 * tile_rows * 4);
-  piece.zero = memory.take<int32_t>(2 * tile_rows * 4);
+  piece.scale = memory.take<float>(2 * tile_rows);
+  piece.zero = memory.take<int32_t>(2 * tile_rows);
   piece.product = memory.take<char>(product_bytes);
   return piece;
 }
@@ -35,14 +35,9 @@ const ThreadScratch& BlockPass::scratch() const {
   return scratch_[static_cast<size_t>(thread_number())];
 }
 
-kernels::NormRowsArgs BlockPass::norm_args(const NormWeights& norm, const float* shift,
+kernels::NormRowsArgs BlockPass::norm_args(const NormWeight& norm, const float* shift,
                                            Rows rows) const {
-  kernels::NormRowsArgs args;
-  args.rows = rows.count;
-  args.width = args.x_stride = args.y_stride = dim_;
-  args.x = stream(rows.first);
-  args.weight = norm.weight.data();
-  args.bias = norm.bias.data();
+  kernels::NormRowsArgs args = norm.args(stream(rows.first), rows.count, nullptr);
   args.shift = shift;
   args.shifted = stream(rows.first);
   return args;
@@ -59,7 +54,7 @@ void BlockPass::add_rows(const float* y, const Array& gamma, Rows rows) const {
   kernels::finish_rows(args);
 }
 
-void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
+void BlockPass::norm(const NormWeight& norm, const float* shift, Rows rows, bool as_float) const {
   const ThreadScratch& local = scratch();
   const bool bytes = !as_float && products_ == Packing::kInt8;
   kernels::NormRowsArgs args = norm_args(norm, shift, rows);
@@ -72,7 +67,7 @@ void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, boo
   kernels::norm_rows(args);
 }
 
-PackedRows BlockPass::normed_rows(const NormWeights& weights, const float* shift, Rows rows) const {
+PackedRows BlockPass::normed_rows(const NormWeight& weights, const float* shift, Rows rows) const {
   norm(weights, shift, rows, /*as_float=*/false);
   const ThreadScratch& local = scratch();
   if (products_ == Packing::kInt8) {
@@ -156,9 +151,9 @@ PackedLinear packed_onto_stream(WeightSource& source, const std::string& name, i
 
 }  // namespace
 
-NormWeights norm_weights(WeightSource& source, const std::string& name, int64_t dim) {
-  return {source.values(name + ".weight", {dim}).clone(),
-          source.values(name + ".bias", {dim}).clone()};
+NormWeight norm_weights(WeightSource& source, const std::string& name, int64_t dim) {
+  const NormWeight norm = source.norm(name, dim, /*bias=*/true, 1e-6f);
+  return {norm.weight.clone(), norm.bias.clone(), norm.eps};
 }
 
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,

@@ -10,13 +10,9 @@
 #include "tost/engine/packed_linear.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
+#include "tost/kernels/schedule.h"
 
 namespace tost {
-
-// The weights of a LayerNorm in the form of the engines.
-struct NormWeights {
-  Array weight, bias;  // [C] float32, bias may be undefined
-};
 
 // How tokens meet in a block.
 enum class EngineMixer : uint8_t {
@@ -32,7 +28,7 @@ struct BlockShape {
 };
 
 struct TokenBlockWeights {
-  NormWeights norm1, norm2;
+  NormWeight norm1, norm2;
   EngineMixer mixer = EngineMixer::kModule;
   PackedLinear in, out;  // unless kModule
   Array temp;            // [H, 1], kTssa
@@ -49,35 +45,11 @@ TokenBlockWeights token_block_weights(WeightSource& source, const std::string& n
                                       const BlockShape& shape, EngineMixer mixer, Packing packing);
 
 // A norm of width `dim`, a map and its weights in float32 by their names.
-NormWeights norm_weights(WeightSource& source, const std::string& name, int64_t dim);
+NormWeight norm_weights(WeightSource& source, const std::string& name, int64_t dim);
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
                         Packing packing);
 
-// Divides one block of memory into pieces. An engine lays out its workspace twice: first to learn
-// the size, then in memory of this size.
-class ScratchMemory {
- public:
-  // With a null `base`, only adds up sizes.
-  explicit ScratchMemory(char* base = nullptr) : base_(base) {}
-
-  // Returns `bytes` bytes that begin on a cache line; null if `base` is null.
-  template <class T>
-  T* take(int64_t bytes) {
-    // Puts a cache line between pages, so that pieces do not all start in the same set of the
-    // caches.
-    auto* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += aligned(bytes) + 64;
-    return piece;
-  }
-
-  int64_t used() const { return used_; }
-
- private:
-  char* base_;
-  int64_t used_ = 0;
-};
-
-// The workspace of one thread. The comments give sizes; T is the number of rows of a tile.
+// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
 struct ThreadScratch {
   void* normed = nullptr;      // [T, C], the input of a product
   void* hidden = nullptr;      // [T, hidden]
@@ -90,7 +62,7 @@ struct ThreadScratch {
 };
 
 // The pieces that the tiles of a block need; the others are null.
-ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+ThreadScratch block_scratch(kernels::Arena& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
                             Packing products, int64_t product_bytes);
 
 // The bytes of workspace of TSSA over `tokens` tokens of one sample.
@@ -125,12 +97,12 @@ class BlockPass {
   // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
   void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
-  // Normalises rows of the stream into this thread's workspace, as float32 or as the products'
-  // type.
-  void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
-  // The arguments of a norm with another destination: the caller sets y, and its type unless it is
-  // float32.
-  kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
+  // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
+  // them.
+  void norm(const NormWeight& norm, const float* shift, Rows rows, bool as_float) const;
+  // The same norm to somewhere else: y and its type are the caller's to set, float32 [rows, C]
+  // unless it does.
+  kernels::NormRowsArgs norm_args(const NormWeight& norm, const float* shift, Rows rows) const;
   // y [rows, C] times gamma onto rows of the stream.
   void add_rows(const float* y, const Array& gamma, Rows rows) const;
 
@@ -148,7 +120,7 @@ class BlockPass {
  private:
   void mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
            const kernels::FetchAhead& next) const;
-  PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
+  PackedRows normed_rows(const NormWeight& norm, const float* shift, Rows rows) const;
   PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
 
   const int64_t dim_;

@@ -13,11 +13,7 @@ namespace {
 
 using kernels::WeightType;
 
-NormWeight norm_of(WeightSource& source, const std::string& name, const LanguageConfig& c) {
-  NormWeight norm{source.values(name + ".weight", {c.dim}), {}};
-  if (c.bias) norm.bias = source.values(name + ".bias", {c.dim});
-  return norm;
-}
+constexpr float kEps = 1e-5f;  // of every norm of a language model
 
 // As nn/causal_tssa.h.
 void add_tssa(LanguageBlockWeights& b, WeightSource& source, const std::string& mixer,
@@ -72,21 +68,8 @@ void add_delta(LanguageBlockWeights& b, WeightSource& source, const std::string&
 
 }  // namespace
 
-kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) const {
-  kernels::NormRowsArgs a;
-  a.rows = rows;
-  a.width = a.x_stride = a.y_stride = weight.size(0);
-  a.x = x;
-  a.weight = weight.data();
-  a.bias = bias.data();
-  a.eps = kEps;
-  a.y = y;
-  return a;
-}
-
-namespace {
-
-BlockMixer kind_of(const LanguageConfig& c, const std::string& name) {
+BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
+  const std::string& name = mixer_of_block(c, index);
   const auto& o = c.options;
   if (name == "means") return BlockMixer::kMeans;
   if (name == "delta") return BlockMixer::kDelta;
@@ -133,8 +116,12 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
   for (int64_t i = 0; i < c.depth; ++i) {
     const std::string block = cat("transformer.h.", i, "."), mixer = block + "attn.";
     LanguageBlockWeights b{.kind = mixer_kind(c, i)};
-    b.norm1 = norm_of(source, block + "ln_1", c);
-    b.norm2 = norm_of(source, block + "ln_2", c);
+    if (modules == nullptr && (b.kind == BlockMixer::kSoftmax || b.kind == BlockMixer::kModule)) {
+      fail_data("The mixer '", mixer_of_block(c, i), "' of block ", i,
+                " with the additions of this model needs the full program; build it by `make`.");
+    }
+    b.norm1 = source.norm(block + "ln_1", c.dim, c.bias, kEps);
+    b.norm2 = source.norm(block + "ln_2", c.dim, c.bias, kEps);
     b.gamma1 = source.values(block + "gamma1", {c.dim});
     b.gamma2 = source.values(block + "gamma2", {c.dim});
     b.fc = source.map(block + "mlp.c_fc", mlp_hidden, c.dim, c.bias, type);
@@ -150,7 +137,7 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
     }
     blocks.push_back(std::move(b));
   }
-  norm = norm_of(source, "transformer.ln_f", c);
+  norm = source.norm("transformer.ln_f", c.dim, c.bias, kEps);
 }
 
 void LanguageWeights::gather() {

@@ -16,16 +16,7 @@
 
 namespace tost {
 
-struct NormWeight {
-  static constexpr float kEps = 1e-5f;  // of every norm of a language model
-
-  // Arguments of a norm from contiguous float32 rows x to y; callers may change types and strides.
-  kernels::NormRowsArgs args(const float* x, int64_t rows, void* y) const;
-
-  Array weight, bias;  // [C] float32; bias may be undefined
-};
-
-// The mixer between a block's two projections.
+// What stands between a block's two projections.
 enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
   kMeans,    // running group means, kernels/means.h

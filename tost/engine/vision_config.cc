@@ -9,19 +9,19 @@ namespace {
 
 // Limits far above any model of the paper (width 768, depth 24), and far below sizes of a hostile
 // file that would overflow or exhaust memory.
-constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000,
-                  kMaxRegisters = 64;
-constexpr double kMaxParameters = 2e10;
+constexpr int64_t kMaxVisionDim = 16384, kMaxVisionDepth = 1024, kMaxSide = 16384,
+                  kMaxClasses = 1'000'000, kMaxRegisters = 64;
+constexpr double kMaxVisionParameters = 2e10;
 
-void check_size(const VisionConfig& c) {
+void check_vision_size(const VisionConfig& c) {
   const double width = static_cast<double>(c.dim);
   const double parameters =
       static_cast<double>(c.depth + c.class_blocks) * width * width * (4 + 2 * c.mlp_ratio) +
       static_cast<double>(c.classes) * width;
-  if (parameters > kMaxParameters) {
+  if (parameters > kMaxVisionParameters) {
     fail_usage("A model of width ", c.dim, ", depth ", c.depth, " and ", c.classes,
                " classes would have about ", parameters, " parameters; the limit is ",
-               kMaxParameters, ".");
+               kMaxVisionParameters, ".");
   }
 }
 
@@ -34,9 +34,9 @@ void check_transformer(const VisionConfig& c) {
                c.image_size / c.patch * c.patch + c.patch, " is the next side that is.");
   }
   check_field_range("stem_depth", c.stem_depth, 1, 8);
-  check_field_range("dim", c.dim, 1, kMaxDim);
-  check_field_range("depth", c.depth, 1, kMaxDepth);
-  check_field_range("class_blocks", c.class_blocks, 1, kMaxDepth);
+  check_field_range("dim", c.dim, 1, kMaxVisionDim);
+  check_field_range("depth", c.depth, 1, kMaxVisionDepth);
+  check_field_range("class_blocks", c.class_blocks, 1, kMaxVisionDepth);
   check_field_range("heads", c.heads, 1, c.dim);
   check_field_range("registers", c.registers, 0, kMaxRegisters);
   check_heads(c.dim, c.heads);
@@ -47,11 +47,11 @@ void check_transformer(const VisionConfig& c) {
   check_mlp_ratio(c.mlp_ratio, c.dim);
   check_field_finite("layer_scale", c.layer_scale);
   check_field_share("drop_path", c.drop_path);
-  check_size(c);
+  check_vision_size(c);
 }
 
 // Lists every field with its key, and whether JSON may omit it; see config_json.h.
-constexpr auto kFields = [](auto& c, auto&& visit) {
+constexpr auto kVisionFields = [](auto& c, auto&& visit) {
   visit("name", c.name, true);
   visit("architecture", c.architecture, false);
   visit("mixer", c.mixer, false);
@@ -97,14 +97,14 @@ void check_sides(const VisionConfig& c, int64_t height, int64_t width) {
 }
 
 nlohmann::json to_json(const VisionConfig& config) {
-  auto json = config_to_json(config, kFields);
+  auto json = config_to_json(config, kVisionFields);
   if (config.registers == 0) json.erase("registers");
   return json;
 }
 
 VisionConfig vision_config_from_json(const nlohmann::json& json) {
   VisionConfig config;
-  config_from_json(json, kFields, /*partial=*/false, config);
+  config_from_json(json, kVisionFields, /*partial=*/false, config);
   config.mixer = mixer_in_use(config.mixer);
   return config;
 }

@@ -112,15 +112,9 @@ class ClassPass {
     });
   }
 
-  void norm(const NormWeights& norm, const void* x, int64_t images, void* y, int64_t y_stride,
+  void norm(const NormWeight& norm, const float* x, int64_t images, void* y, int64_t y_stride,
             bool as_float) const {
-    kernels::NormRowsArgs args;
-    args.rows = images;
-    args.width = args.x_stride = config_.dim;
-    args.x = x;
-    args.weight = norm.weight.data();
-    args.bias = norm.bias.data();
-    args.y = y;
+    kernels::NormRowsArgs args = norm.args(x, images, y);
     args.y_stride = y_stride;
     args.y_type = half_ && !as_float ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(args);

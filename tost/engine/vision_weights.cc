@@ -174,21 +174,23 @@ int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
 VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
                                  const VisionShape& shape, int64_t tile_rows)
     : shape(shape), tile_rows(tile_rows) {
-  ScratchMemory counted;
+  // Laid out twice, first to learn the size. Pieces are a line apart, so that they do not all start
+  // in the same set of the caches.
+  kernels::Arena counted(nullptr, 64);
   lay_out(config, weights, counted);
   memory_ = Array::zeros({counted.used()}, TorchDtype::kUInt8);
-  ScratchMemory memory(memory_.mutable_data<char>());
+  kernels::Arena memory(memory_.mutable_data<char>(), 64);
   lay_out(config, weights, memory);
 }
 
 void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& weights,
-                              ScratchMemory& memory) {
+                              kernels::Arena& memory) {
   const Packing products = weights.blocks[0].fc1.packing();
   const int64_t size = products == Packing::kFloat32 ? 4 : 2;
   const int64_t dim = config.dim, images = shape.images;
   const int64_t hidden = weights.class_blocks[0].fc1.outputs();
   const int64_t all = images * shape.tokens * dim;
-  stream = memory.take<float>(all * 4);
+  stream = memory.take<float>(all);
   projected = memory.take<char>(all * size);
   mixed = memory.take<char>(all * size);
   tssa_bytes = tssa_scratch_bytes(shape.tokens, config.heads, dim);
@@ -197,9 +199,9 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
   for (size_t i = 0; i < weights.class_blocks.size(); ++i) {
     classed.push_back(memory.take<char>(images * (1 + shape.patches) * dim * size));
   }
-  class_stream = memory.take<float>(images * dim * 4);
+  class_stream = memory.take<float>(images * dim);
   class_normed = memory.take<char>(images * dim * size);
-  class_query = memory.take<float>(images * config.heads * dim * 4);
+  class_query = memory.take<float>(images * config.heads * dim);
   class_sums = memory.take<char>(images * config.heads * dim * size);
   class_values = memory.take<char>(images * dim * size);
   class_hidden = memory.take<char>(images * hidden * size);
@@ -209,7 +211,7 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
     ThreadScratch piece = block_scratch(memory, tile_rows, dim, hidden, products,
                                         product_bytes(weights, tile_rows, images));
     piece.gathered = memory.take<char>(gathered_bytes(weights, size));
-    piece.attention = memory.take<float>(config.heads * (1 + shape.patches) * 4);
+    piece.attention = memory.take<float>(config.heads * (1 + shape.patches));
     scratch.push_back(piece);
     int64_t pixels = shape.patches * config.patch * config.patch;
     for (const auto& stage : weights.stem) {

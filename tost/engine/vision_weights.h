@@ -24,9 +24,9 @@ struct StemStage {
 // head, W_kᵀ maps the query, and W_v maps the weighted sum of tokens. The bias of keys has no
 // effect, because the bias adds the same number to all logits.
 struct ClassBlockWeights {
-  NormWeights norm1, norm2;
-  NormWeights doubled;  // norm2 with twice the weight and bias, for the tokens; undefined without
-  PackedLinear query;   // [C, C]
+  NormWeight norm1, norm2;
+  NormWeight doubled;  // norm2 with twice the weight and bias, for the tokens; undefined without
+  PackedLinear query;  // [C, C]
   std::vector<PackedLinear> key, value;  // one a head, [C, P] and [P, C]
   PackedLinear out, fc1, fc2;
   Array gamma1, gamma2;
@@ -39,7 +39,7 @@ struct VisionWeights {
   PackedLinear position;  // [C, 64], of the Fourier code
   Array class_token;      // [C]
   Array registers;        // [R, C] or undefined
-  NormWeights norm;
+  NormWeight norm;
   PackedLinear head;
 };
 
@@ -93,7 +93,7 @@ class VisionWorkspace : public BlockRows {
   void* class_hidden = nullptr;   // [images, hidden]
 
  private:
-  void lay_out(const VisionConfig& config, const VisionWeights& weights, ScratchMemory& memory);
+  void lay_out(const VisionConfig& config, const VisionWeights& weights, kernels::Arena& memory);
 
   Array memory_;
 };

@@ -59,6 +59,18 @@ void StepWeight::row(int64_t index, float* to) const {
   }
 }
 
+kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) const {
+  kernels::NormRowsArgs a;
+  a.rows = rows;
+  a.width = a.x_stride = a.y_stride = weight.size(0);
+  a.x = x;
+  a.weight = weight.data();
+  a.bias = bias.data();
+  a.eps = eps;
+  a.y = y;
+  return a;
+}
+
 const Array& WeightSource::find(const std::string& name) {
   const auto found = arrays_.find(name);
   if (found == arrays_.end()) fail_data(where_, " lacks the tensor '", name, "'.");
@@ -117,6 +129,10 @@ StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t i
     weight.scales = q.scales;
   }
   return weight;
+}
+
+NormWeight WeightSource::norm(const std::string& name, int64_t dim, bool bias, float eps) {
+  return {values(name + ".weight", {dim}), bias ? values(name + ".bias", {dim}) : Array(), eps};
 }
 
 void WeightSource::finish() const {

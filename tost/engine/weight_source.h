@@ -7,6 +7,7 @@
 
 #include "tost/engine/array.h"
 #include "tost/engine/quantized_weight.h"
+#include "tost/kernels/row_ops.h"
 
 namespace tost {
 
@@ -22,6 +23,15 @@ struct StepWeight {
   int64_t inputs = 0;
   Array values, scales;  // as kernels/products/few_rows.h has them
   Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
+};
+
+// The weights of a LayerNorm.
+struct NormWeight {
+  // Of float32 rows x to rows y, both contiguous; the types and strides are the caller's to change.
+  kernels::NormRowsArgs args(const float* x, int64_t rows, void* y) const;
+
+  Array weight, bias;  // [C] float32; bias may be undefined
+  float eps = 1e-6f;
 };
 
 // Throws a data Error that names the tensor where a value is not finite and cannot become integers.
@@ -42,6 +52,8 @@ class WeightSource {
   // of this type are used unchanged; others are rounded again.
   StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
                  kernels::WeightType type);
+  // `name`.weight and with `bias` `name`.bias [dim].
+  NormWeight norm(const std::string& name, int64_t dim, bool bias, float eps);
   // Counts an array that the engine needs not as used.
   void skip(const std::string& name) { used_.insert(name); }
   // Throws where an array was not used.

@@ -40,22 +40,23 @@ struct CallCut {
   bool light_reductions;  // too little work to wake other threads for
 };
 
-// Allocates 64-byte aligned pieces of a workspace; with a null base, only counts bytes.
+// Allocates 64-byte aligned pieces of a workspace, `apart` bytes between them; with a null base it
+// only counts bytes.
 class Arena {
  public:
-  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+  explicit Arena(void* base, int64_t apart = 0) : base_(static_cast<char*>(base)), apart_(apart) {}
 
   template <class T>
   T* take(int64_t count) {
     T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+    used_ += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64 + apart_;
     return piece;
   }
   int64_t used() const { return used_; }
 
  private:
   char* base_;
-  int64_t used_ = 0;
+  int64_t apart_, used_ = 0;
 };
 
 // A phase of a call, with `parts` independent pieces for each sample. A sample's pieces end before

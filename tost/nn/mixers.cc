@@ -184,13 +184,8 @@ void check_mixer_name(const std::string& name) {
   find_mixer(name);
 }
 
-void check_mixer(const std::string& name, const MixerConfig& config) {
-  check_mixer_name(name);
-  check_heads(config.dim, config.heads);
-}
-
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config) {
-  check_mixer(name, config);
+  check_heads(config.dim, config.heads);
   return find_mixer(name).make(config);
 }
 

@@ -84,10 +84,8 @@ std::vector<std::string> split_mixer_names();
 // Throws a usage Error for an unknown name, with the nearest name, and for a dropped one.
 void check_mixer_name(const std::string& name);
 
-// Throws a usage Error for an unknown name, and for heads that do not divide dim.
-void check_mixer(const std::string& name, const MixerConfig& config);
-
-// Checked as above. Makes a mixer with uninitialised weights (see layers.h and draw_weights()).
+// Checks name and heads (check_heads()): every mixer takes any number that divides dim.
+// Weights are uninitialised (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
 // The multiply-adds of a call on one sequence of `tokens` tokens, with projections. The QR factor

@@ -39,7 +39,7 @@ struct LanguageEngine::Parts {
   // Computes rows [n, C] after the final norm.
   Tensor normed(const Tensor& x) const {
     return torch::layer_norm(x, {x.size(1)}, tensor_of(weights.norm.weight),
-                             tensor_of(weights.norm.bias), NormWeight::kEps);
+                             tensor_of(weights.norm.bias), weights.norm.eps);
   }
 
   LanguageWeights weights;

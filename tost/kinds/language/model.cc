@@ -109,10 +109,6 @@ void LanguageModel::draw_weights() {
   if (wpe_ != nullptr) wpe_->weight.normal_(0, 0.02);
 }
 
-Tensor LanguageModel::position_table() const {
-  return wpe_ != nullptr ? wpe_->weight : Tensor();
-}
-
 bool LanguageModel::uses_reader() const {
   return reader_ != nullptr && !is_training() && !torch::GradMode::is_enabled();
 }

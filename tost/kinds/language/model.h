@@ -89,9 +89,6 @@ class LanguageModel : public torch::nn::Module, public TextModel {
 
   // Its parts, for engines.
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
-  const torch::Tensor& token_table() const { return wte_->weight; }  // [vocab, C]
-  torch::Tensor position_table() const;  // [block, C]; undefined without learned positions
-  const LayerNorm& final_norm() const { return *ln_f_; }
 
  private:
   void draw_weights();

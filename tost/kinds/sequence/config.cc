@@ -75,9 +75,9 @@ void validate(const SequenceConfig& c) {
   check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
   check_field_choice("pool", c.pool, {"class", "mean"});
   check_field_choice("positions", c.positions, {"learned", "sinusoidal", "none"});
-  const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
-  check_mixer(c.mixer, mixer);
-  check_mixer(c.hybrid_mixer, mixer);
+  check_mixer_name(c.mixer);
+  check_mixer_name(c.hybrid_mixer);
+  check_heads(c.dim, c.heads);
   check_field_finite("layer_scale", c.layer_scale);
   check_field_share("dropout", c.dropout);
   check_size(c);
