@@ -1,22 +1,18 @@
 // The flags and functions of each kind, for commands that take several kinds of model.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/options.h"
 #include "tost/kinds/kinds.h"
 
 namespace tost {
 
-// The flags of each kind, by Kind::name. A flag in no list is for all kinds.
-using KindFlags = std::map<std::string, std::vector<CLI::Option*>>;
-
-// Throws a usage Error for a flag that is set but applies to other kinds only.
+// Throws a usage Error for a flag that is set and only applies to other kinds.
 inline void check_kind(const Kind& kind, const KindFlags& flags) {
   const auto takes = [&](const std::string& name, const CLI::Option* flag) {
     const auto list = flags.find(name);

@@ -35,8 +35,11 @@ int main(int argc, char** argv) {
     return found == nullptr ? kNoLibrary
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
-  // Loads the small library only for commands of the small program.
-  const bool small = argc > 1 && std::strcmp(argv[1], "generate") == 0;
+  // Asked only for what it knows, so that other commands load one library.
+  const auto asked = [&](const char* command) {
+    return argc > 1 && std::strcmp(argv[1], command) == 0;
+  };
+  const bool small = asked("generate") || asked("predict");
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
   if (code == kNoLibrary) {

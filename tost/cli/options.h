@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ template <class Value>
 CLI::Option* add_value(CLI::App& command, const char* flag, Value& value, const std::string& help) {
   return command.add_option(flag, value, help)->capture_default_str();
 }
+
+// The flags of each kind, by Kind::name. A flag may be in several lists; one in none is for all.
+using KindFlags = std::map<std::string, std::vector<CLI::Option*>>;
 
 struct RunOptions {
   bool json = false;

@@ -1,12 +1,10 @@
 // tost predict: prints labels and probabilities for image files and texts.
+#include "tost/cli/predict.h"
+
 #include <iomanip>
 #include <iostream>
 
-#include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/cli/commands.h"
-#include "tost/cli/kind_flags.h"
-#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 
 namespace tost {
@@ -38,25 +36,18 @@ void print_predict(const std::vector<Prediction>& predictions) {
   }
 }
 
-void run_predict(const KindFlags& flags, PredictFlags& options) {
+void run_predict(Predict predict, const KindFlags& flags, PredictFlags& options) {
   set_threads(options.run.threads);
-  PredictRequest& request = options.request;
-  request.weights = options.ema ? Weights::kEma : Weights::kRaw;
-  request.device = options.run.device;
-  const Kind& kind = kind_named(model_kind(request.file, request.weights));
-  if (!kind.predict) {
-    fail_usage("'", request.file, "' holds ", with_article(cat(kind.label, " model")),
-               "; tost generate continues texts.");
-  }
-  check_kind(kind, flags);
-  const PredictReport report = kind.predict(request);
+  options.request.weights = options.ema ? Weights::kEma : Weights::kRaw;
+  options.request.device = options.run.device;
+  const PredictReport report = predict(options.request, flags);
   if (!options.run.json) return print_predict(report.predictions);
   print_json({{"checkpoint", report.file.string()}, {"predictions", to_json(report.predictions)}});
 }
 
 }  // namespace
 
-void add_predict_command(CLI::App& app) {
+void add_predict_command(CLI::App& app, Predict predict) {
   CLI::App* command = app.add_subcommand("predict", "Label images or texts with a trained model");
   auto options = std::make_shared<PredictFlags>();
   PredictRequest& request = options->request;
@@ -90,7 +81,7 @@ void add_predict_command(CLI::App& app) {
   add_example(*command,
               "  tost predict run photo.jpg other.png --top 3\n"
               "  tost predict run --text \"[MAX 2 [MIN 8 5 ] 3 ]\"");
-  command->callback([flags, options] { run_predict(*flags, *options); });
+  command->callback([predict, flags, options] { run_predict(predict, *flags, *options); });
 }
 
 }  // namespace tost

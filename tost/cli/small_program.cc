@@ -1,9 +1,13 @@
-// The program without torch, which starts at once and runs the models of the small engine. The full
-// program does all other work.
+// The program without torch: what the engine can run starts at once. Everything else is left to the
+// full program.
+#include <algorithm>
+
 #include "tost/cli/generate.h"
+#include "tost/cli/predict.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
 #include "tost/engine/threads.h"
+#include "tost/engine/vision_file.h"
 #include "tost/io/safetensors_index.h"
 
 namespace tost {
@@ -18,8 +22,24 @@ OpenedText open_with_engine(const TextChoice& o) {
   return {std::move(opened.model), std::move(opened.info), file.string(), nullptr};
 }
 
+PredictReport predict_with_engine(const PredictRequest& request, const KindFlags& flags) {
+  const auto& of_texts = flags.at("sequence");
+  const bool pictures = std::all_of(of_texts.begin(), of_texts.end(),
+                                    [](const CLI::Option* flag) { return flag->count() == 0; });
+  if (request.device != "cpu" || !request.engine || !pictures) throw NeedsFullProgram();
+  const auto file = find_intact_model_file(request.file, request.weights);
+  if (!pictures_run_in_engine(file)) throw NeedsFullProgram();
+  const auto [engine, info] = open_engine_vision(file, request.precision);
+  const int64_t side = info.preprocess.size;
+  return {file, predict_pictures(info, request.pictures, request.batch, request.top,
+                                 [&](const float* images, int64_t count, float* logits) {
+                                   engine->forward(images, count, side, side, logits);
+                                 })};
+}
+
 void add_commands(CLI::App& app) {
   add_generate_command(app, open_with_engine);
+  add_predict_command(app, predict_with_engine);
 }
 
 }  // namespace

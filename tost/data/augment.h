@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tost/base/random.h"
-#include "tost/data/preprocess.h"
+#include "tost/io/preprocess.h"
 
 namespace tost {
 

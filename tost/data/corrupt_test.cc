@@ -5,7 +5,8 @@
 #include "tests/testing/errors.h"
 #include "tost/data/data_test_util.h"
 #include "tost/data/loader.h"
-#include "tost/data/preprocess.h"
+#include "tost/io/preprocess.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace corrupt_test {

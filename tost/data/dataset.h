@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tost/io/image.h"
+#include "tost/io/preprocess.h"
 
 namespace tost {
 
@@ -114,5 +115,9 @@ bool has_cifar_split(const std::string& directory, const std::string& split);
 // format: "cifar10" or "cifar100".
 std::unique_ptr<ImageDataset> open_cifar(const std::string& directory, const std::string& format,
                                          const std::string& split);
+
+// ImageNet's constants for folders of photographs, as in official recipes; for other formats the
+// statistics of up to 10,000 evenly spaced pictures of `train`, the training split.
+ChannelStats channel_stats(const ImageDataset& train, int64_t channels);
 
 }  // namespace tost

@@ -13,7 +13,7 @@
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/data/prefetch.h"
-#include "tost/data/preprocess.h"
+#include "tost/io/preprocess.h"
 #include "tost/torch.h"
 
 namespace tost {

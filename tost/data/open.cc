@@ -175,4 +175,33 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
                                    });
 }
 
+ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
+  if (train.format() == "folder") return imagenet_stats(channels);
+  constexpr int64_t kMost = 10'000;
+  const int64_t used = std::min(train.size(), kMost);
+  std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
+  for (int64_t i = 0; i < used; ++i) {
+    // Takes evenly spaced pictures; the product of these sizes cannot overflow.
+    const Image image = to_channels(train.image(i * train.size() / used), channels);
+    for (size_t k = 0; k < image.pixels.size(); ++k) {
+      ++counts[k % static_cast<size_t>(channels) * 256 + image.pixels[k]];
+    }
+  }
+  ChannelStats stats;
+  for (int64_t c = 0; c < channels; ++c) {
+    double n = 0, sum = 0, squares = 0;
+    for (int value = 0; value < 256; ++value) {
+      const auto count = static_cast<double>(counts[static_cast<size_t>(c * 256 + value)]);
+      n += count;
+      sum += count * value / 255.0;
+      squares += count * (value / 255.0) * (value / 255.0);
+    }
+    const double mean = sum / n;
+    const double variance = std::max(squares / n - mean * mean, 0.0);
+    stats.mean.push_back(mean);
+    stats.std.push_back(variance > 1e-6 ? std::sqrt(variance) : 1.0);  // constant pictures
+  }
+  return stats;
+}
+
 }  // namespace tost

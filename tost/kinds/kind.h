@@ -17,6 +17,7 @@
 #include "tost/bench/bench_model.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
+#include "tost/engine/predict.h"
 #include "tost/engine/run_layout.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
@@ -31,15 +32,6 @@ struct OpenedModel {
   std::shared_ptr<torch::nn::Module> model;     // float32, in evaluation mode
   std::map<std::string, std::string> metadata;  // that describes it in a safetensors file
   Precision precision = Precision::kFp32;       // that the file holds its weights in
-};
-
-// The settings that all uses of a model share.
-struct ModelRequest {
-  std::string file;  // as for find_model_file()
-  Weights weights = Weights::kRaw;
-  std::string precision;  // empty: the file's
-  std::string device = "cpu";
-  bool engine = true;
 };
 
 struct ScoreRequest : ModelRequest {
@@ -58,12 +50,6 @@ struct ScoreRequest : ModelRequest {
                                                                                    const char*) {};
   std::function<void(const std::string& sentence)> warn = [](const std::string&) {};
   const std::atomic<bool>* stop = nullptr;
-};
-
-struct PredictRequest : ModelRequest {
-  std::vector<std::string> pictures, texts, text_files;
-  std::string second;  // text of a pair
-  int64_t batch = 16, top = 5;
 };
 
 struct ExplainRequest : ModelRequest {
@@ -118,12 +104,7 @@ std::optional<Config> run_config(const ConfigForm<Config>& form,
   return make_config(form, values, cat("'", file.string(), "'"));
 }
 
-struct PredictReport {
-  std::filesystem::path file;
-  std::vector<Prediction> predictions;
-};
-
-// A column of the table of presets: a title, and the key of a value in a preset's description.
+// A column of the table of presets: its title, and its key in a preset's description.
 struct PresetColumn {
   const char *title, *key;
   int width;

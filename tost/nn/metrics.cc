@@ -64,21 +64,9 @@ double ClassificationMeter::top5() const {
 
 std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k) {
-  if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
-  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
-  std::vector<RankedClass> top;
-  for (int64_t k = 0; k < std::min(top_k, sorted.size(0)); ++k) {
-    const int64_t label = labels[k].item<int64_t>();
-    top.push_back({label, classes[size_t(label)], sorted[k].item<double>()});
-  }
-  return top;
-}
-
-nlohmann::json to_json(const RankedClass& ranked) {
-  const double p = ranked.probability;
-  return {{"label", ranked.label},
-          {"class", ranked.name},
-          {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
+  const Tensor wide = probabilities.to(torch::kDouble).contiguous();
+  const auto* first = wide.const_data_ptr<double>();
+  return rank_classes(std::vector<double>(first, first + wide.numel()), classes, top_k);
 }
 
 nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,

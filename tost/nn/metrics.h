@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tost/comm/sums.h"
+#include "tost/engine/predict.h"
 #include "tost/nn/precision.h"
 #include "tost/torch.h"
 
@@ -47,17 +48,6 @@ class ClassificationMeter {
   torch::Tensor confusion_;
 };
 
-struct RankedClass {
-  int64_t label = 0;
-  std::string name;
-  double probability = 0;
-};
-
-struct Prediction {
-  std::string path;
-  std::vector<RankedClass> top;  // most likely first; equal ones in the order of labels
-};
-
 struct PredictOptions {
   int64_t top_k = 5;  // at least 1; more than there are classes gives them all
   int64_t batch_size = 16;
@@ -65,12 +55,9 @@ struct PredictOptions {
   bool engine = true;                      // where it supports the model
 };
 
-// The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.
+// The same of probabilities [K] in a tensor.
 std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k);
-
-// The class as {"label", "class", "probability"}; a probability that is not finite is null.
-nlohmann::json to_json(const RankedClass& ranked);
 
 // Returns {"class", `items`: number of items, "top1"} for each class from counts `confusion`
 // [class, predicted].

@@ -1,8 +1,8 @@
 // /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
-#include "tost/data/preprocess.h"
 #include "tost/explain/numbers.h"
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/preprocess.h"
 #include "tost/kinds/language/explain_trace.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/explain_picture_maps.h"

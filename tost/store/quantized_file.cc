@@ -66,12 +66,6 @@ Precision storable_precision(const std::string& name) {
              did_you_mean(name, names_of(known)));
 }
 
-Precision chosen_precision(const std::string& requested, Precision stored,
-                           const Precisions& known) {
-  if (!requested.empty()) return precision_from_name(requested, known);
-  return std::find(known.begin(), known.end(), stored) != known.end() ? stored : Precision::kFp32;
-}
-
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision) {
   const auto& facts = facts_of(storable_precision(name_of(precision)));
   const torch::NoGradGuard no_grad;

@@ -20,10 +20,6 @@ namespace tost {
 // Finds the stored precision with this name. Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
-// The precision of computation: `requested` if set, else that of the file if `known` contains it,
-// else fp32. Throws a usage Error if `requested` names no precision.
-Precision chosen_precision(const std::string& requested, Precision stored, const Precisions& known);
-
 struct StoredWeights {
   StateDict tensors;
   int64_t rounded = 0;       // tensors held in fewer bits

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tost/data/dataset.h"
-#include "tost/data/preprocess.h"
 #include "tost/explain/measures.h"
+#include "tost/io/preprocess.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/torch.h"

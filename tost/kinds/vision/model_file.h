@@ -2,38 +2,15 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "tost/data/preprocess.h"
-#include "tost/kinds/vision/config.h"
+#include "tost/engine/vision_file.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
 
 namespace tost {
-
-// The description of a model, which its file contains.
-struct ModelInfo {
-  VisionConfig config;
-  std::vector<std::string> classes;  // by label; config.classes of them
-  Preprocess preprocess;
-};
-
-nlohmann::json to_json(const Preprocess& preprocess);
-nlohmann::json to_json(const ModelInfo& info);
-
-// Reads preprocessing. Throws a data Error naming `where` and the key for unknown or missing keys,
-// wrong types, impossible values, and class names or input sides that do not fit the model.
-Preprocess preprocess_from_json(const nlohmann::json& json, const std::string& where);
-ModelInfo model_info_from_json(const nlohmann::json& json, const std::string& where);
-
-// Writes a description as metadata of a safetensors file: "tost.config", "tost.classes",
-// "tost.preprocess" (JSON texts) and "format": "pt", which other readers require.
-std::map<std::string, std::string> to_metadata(const ModelInfo& info);
 
 struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode

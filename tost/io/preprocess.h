@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/dataset.h"
 #include "tost/io/resize.h"
 
 namespace tost {
@@ -49,9 +48,5 @@ struct ChannelStats {
 
 // ImageNet's constants; for 1 channel the means over the three channels.
 ChannelStats imagenet_stats(int64_t channels);
-
-// Uses ImageNet's constants for folders of photographs, as in official recipes. For other formats,
-// uses the statistics of at most 10,000 evenly spaced pictures of the training split `train`.
-ChannelStats channel_stats(const ImageDataset& train, int64_t channels);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-#include "tost/data/preprocess.h"
+#include "tost/io/preprocess.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,6 @@ namespace tost {
 namespace {
 
 constexpr int64_t kMaxSide = 8192;
-constexpr int64_t kStatsImages = 10'000;
 
 }  // namespace
 
@@ -87,34 +86,6 @@ void Normalizer::operator()(const Image& image, float* to) const {
 ChannelStats imagenet_stats(int64_t channels) {
   if (channels == 1) return {{0.449}, {0.226}};
   return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
-}
-
-ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
-  if (train.format() == "folder") return imagenet_stats(channels);
-  const int64_t used = std::min(train.size(), kStatsImages);
-  std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
-  for (int64_t i = 0; i < used; ++i) {
-    // Selects evenly spaced pictures; the product cannot overflow, because sizes are limited.
-    const Image image = to_channels(train.image(i * train.size() / used), channels);
-    for (size_t k = 0; k < image.pixels.size(); ++k) {
-      ++counts[k % static_cast<size_t>(channels) * 256 + image.pixels[k]];
-    }
-  }
-  ChannelStats stats;
-  for (int64_t c = 0; c < channels; ++c) {
-    double n = 0, sum = 0, squares = 0;
-    for (int value = 0; value < 256; ++value) {
-      const auto count = static_cast<double>(counts[static_cast<size_t>(c * 256 + value)]);
-      n += count;
-      sum += count * value / 255.0;
-      squares += count * (value / 255.0) * (value / 255.0);
-    }
-    const double mean = sum / n;
-    const double variance = std::max(squares / n - mean * mean, 0.0);
-    stats.mean.push_back(mean);
-    stats.std.push_back(variance > 1e-6 ? std::sqrt(variance) : 1.0);  // constant pictures
-  }
-  return stats;
 }
 
 }  // namespace tost

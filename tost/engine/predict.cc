@@ -1,0 +1,41 @@
+#include "tost/engine/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k) {
+  if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
+  std::vector<size_t> labels(probabilities.size());
+  std::iota(labels.begin(), labels.end(), size_t(0));
+  std::stable_sort(labels.begin(), labels.end(), [&](size_t a, size_t b) {
+    const double p = probabilities[a], q = probabilities[b];
+    return std::isnan(p) ? !std::isnan(q) : p > q;
+  });
+  std::vector<RankedClass> top;
+  for (const size_t label : labels) {
+    if (int64_t(top.size()) == top_k) break;
+    top.push_back({int64_t(label), classes[label], probabilities[label]});
+  }
+  return top;
+}
+
+nlohmann::json to_json(const RankedClass& ranked) {
+  const double p = ranked.probability;
+  return {{"label", ranked.label},
+          {"class", ranked.name},
+          {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
+}
+
+Precision chosen_precision(const std::string& requested, Precision stored,
+                           const Precisions& known) {
+  if (!requested.empty()) return precision_from_name(requested, known);
+  return std::find(known.begin(), known.end(), stored) != known.end() ? stored : Precision::kFp32;
+}
+
+}  // namespace tost

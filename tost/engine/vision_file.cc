@@ -1,0 +1,140 @@
+#include "tost/engine/vision_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/engine/metadata.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safetensors_index.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+void check_fit(const ModelInfo& info) {
+  check_vision_config(info.config);
+  check_preprocess(info.preprocess);
+  if (int64_t(info.classes.size()) != info.config.classes) {
+    fail_data(info.classes.size(), " class names for a model of ", info.config.classes,
+              " classes.");
+  }
+  if (info.preprocess.channels != info.config.in_channels) {
+    fail_data("pictures of ", info.preprocess.channels, " channels for a model of ",
+              info.config.in_channels, ".");
+  }
+}
+
+// The probabilities of logits.
+std::vector<double> softmax(const float* logits, int64_t count) {
+  const float most = *std::max_element(logits, logits + count);
+  std::vector<double> shares(logits, logits + count);
+  double sum = 0;
+  for (double& share : shares) sum += share = std::exp(share - most);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+}  // namespace
+
+json to_json(const Preprocess& p) {
+  return TOST_MEMBERS(p, size, channels, resize, crop_ratio, interpolation, mean, std);
+}
+
+Preprocess preprocess_from_json(const json& object, const std::string& where) {
+  expect_keys(object, {"size", "channels", "resize", "crop_ratio", "interpolation", "mean", "std"},
+              where);
+  return read_from(where, [&] {
+    Preprocess p;
+    p.size = json_integer(object["size"]);
+    p.channels = json_integer(object["channels"]);
+    object["resize"].get_to(p.resize);
+    object["crop_ratio"].get_to(p.crop_ratio);
+    object["interpolation"].get_to(p.interpolation);
+    object["mean"].get_to(p.mean);
+    object["std"].get_to(p.std);
+    check_preprocess(p);
+    return p;
+  });
+}
+
+json to_json(const ModelInfo& info) {
+  return {{"config", to_json(info.config)},
+          {"classes", info.classes},
+          {"preprocess", to_json(info.preprocess)}};
+}
+
+ModelInfo model_info_from_json(const json& object, const std::string& where) {
+  expect_keys(object, {"config", "classes", "preprocess"}, where);
+  return read_from(where, [&] {
+    ModelInfo info{vision_config_from_json(object["config"]),
+                   object["classes"].get<std::vector<std::string>>(),
+                   preprocess_from_json(object["preprocess"], "its preprocess")};
+    check_fit(info);
+    return info;
+  });
+}
+
+std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
+  return described_metadata("vision", to_json(info));
+}
+
+ModelInfo model_info_of(const std::map<std::string, std::string>& metadata,
+                        const std::string& where) {
+  const std::string kind = stored_kind(metadata, where);
+  if (kind != "vision") fail_data(where, " holds a ", kind, " model, not an image classifier.");
+  return model_info_from_json(
+      stored_description(metadata, {"config", "classes", "preprocess"}, where), where);
+}
+
+bool pictures_run_in_engine(const std::filesystem::path& file) {
+  if (file.extension() != ".safetensors") return false;
+  const auto metadata = read_safetensors_header(file).metadata;
+  const std::string where = cat("'", file.string(), "'");
+  if (!describes_itself(metadata) || stored_kind(metadata, where) != "vision") return false;
+  const auto config = vision_config_from_json(metadata_json(metadata, kConfigKey, where));
+  return config.architecture == "transformer" && engine_mixer(config) != EngineMixer::kModule;
+}
+
+OpenedVision open_engine_vision(const std::filesystem::path& file, const std::string& precision) {
+  const std::string where = cat("'", file.string(), "'");
+  ArraysFile content = load_arrays(file);
+  OpenedVision opened{.info = model_info_of(content.metadata, where)};
+  const Precision chosen = chosen_precision(precision, stored_precision(content.metadata, where),
+                                            classifier_precisions(/*engine=*/true));
+  WeightSource source(std::move(content.arrays), where);
+  opened.engine = std::make_unique<PictureEngine>(opened.info.config, source, chosen);
+  source.finish();
+  return opened;
+}
+
+std::vector<Prediction> predict_pictures(const ModelInfo& info,
+                                         const std::vector<std::string>& paths, int64_t batch,
+                                         int64_t top, LogitsOf logits_of) {
+  if (batch < 1) fail_usage("The batch is ", batch, " but must be at least 1.");
+  if (paths.empty()) fail_usage("No image was given to predict.");
+  const Preprocess& p = info.preprocess;
+  const Normalizer normalize(p);
+  const int64_t classes = info.config.classes, size = p.channels * p.size * p.size;
+  std::vector<Prediction> predictions;
+  for (size_t begin = 0; begin < paths.size(); begin = predictions.size()) {
+    const auto count = std::min(batch, int64_t(paths.size() - begin));
+    Array images = Array::empty({count, size}), logits = Array::empty({count, classes});
+    for (int64_t i = 0; i < count; ++i) {
+      normalize(fit_image(read_image(paths[begin + size_t(i)]), p),
+                images.mutable_data() + i * size);
+    }
+    logits_of(images.data(), count, logits.mutable_data());
+    for (int64_t i = 0; i < count; ++i) {
+      predictions.push_back(
+          {paths[begin + size_t(i)],
+           rank_classes(softmax(logits.data() + i * classes, classes), info.classes, top)});
+    }
+  }
+  return predictions;
+}
+
+}  // namespace tost
