@@ -6,7 +6,6 @@
 #include "tost/data/data_test_util.h"
 #include "tost/data/loader.h"
 #include "tost/io/preprocess.h"
-#include "tost/testing/errors.h"
 
 namespace tost {
 namespace corrupt_test {

@@ -68,8 +68,9 @@ void add_delta(LanguageBlockWeights& b, WeightSource& source, const std::string&
 
 }  // namespace
 
-BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
-  const std::string& name = mixer_of_block(c, index);
+namespace {
+
+BlockMixer kind_of(const LanguageConfig& c, const std::string& name) {
   const auto& o = c.options;
   if (name == "means") return BlockMixer::kMeans;
   if (name == "delta") return BlockMixer::kDelta;
@@ -116,10 +117,6 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
   for (int64_t i = 0; i < c.depth; ++i) {
     const std::string block = cat("transformer.h.", i, "."), mixer = block + "attn.";
     LanguageBlockWeights b{.kind = mixer_kind(c, i)};
-    if (modules == nullptr && (b.kind == BlockMixer::kSoftmax || b.kind == BlockMixer::kModule)) {
-      fail_data("The mixer '", mixer_of_block(c, i), "' of block ", i,
-                " with the additions of this model needs the full program; build it by `make`.");
-    }
     b.norm1 = source.norm(block + "ln_1", c.dim, c.bias, kEps);
     b.norm2 = source.norm(block + "ln_2", c.dim, c.bias, kEps);
     b.gamma1 = source.values(block + "gamma1", {c.dim});

@@ -16,7 +16,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/arrays.h"
-#include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
 namespace {
