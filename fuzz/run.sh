@@ -28,7 +28,7 @@ sources_of() {
       echo tost/store/foreign_model.cc tost/engine/{config_json,metadata,precision}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
-    request) echo tost/serve/{chat_template,fields}.cc ;;
+    request) echo tost/serve/fields.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
       echo tost/data/{array_datasets,folder_dataset,listops,sequence_text}.cc

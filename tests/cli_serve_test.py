@@ -103,6 +103,8 @@ class Server:
 
 
 class Case(cli_test.Case):
+    flags = []
+
     @classmethod
     def setUpClass(cls):
         cls.home = tempfile.TemporaryDirectory()
@@ -112,11 +114,12 @@ class Case(cli_test.Case):
         common = ["--quiet", "--max-steps", "20"]
         run("train", "--data", home / "text.txt", "--recipe", "char", "--tokenizer", "bytes", "--model", "tost_gpt_char",
             "--positions", "none", "--out", cls.lm, *common)
-        run("train", *cli_test.TINY, "--out", cls.pictures, "--quiet")
+        if not cls.flags:
+            run("train", *cli_test.TINY, "--out", cls.pictures, "--quiet")
         (home / "chat.json").write_text(json.dumps(TEMPLATE))
         cls.sessions = home / "sessions"
-        cls.server = Server(cls.lm, f"pictures={cls.pictures}", "--chat-template", home / "chat.json", "--sessions", cls.sessions,
-                            "--max-body", 1 << 20, "--header-seconds", 5)
+        cls.server = Server(cls.lm, *(cls.flags or [f"pictures={cls.pictures}"]), "--chat-template", home / "chat.json", "--sessions",
+                            cls.sessions, "--max-body", 1 << 20, "--header-seconds", 5)
 
     @classmethod
     def tearDownClass(cls):
@@ -281,6 +284,29 @@ class Language(Case):
         while self.server.metric("tost_running_texts") > 0 and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(self.server.metric("tost_running_texts"), 0)
+
+
+class WithoutTorch(Language):
+    """The same of the small program."""
+    flags = ["--no-explain"]
+
+    def test_it_tells_what_it_lacks(self):
+        self.refused(self.server.post("/v1/explain", {"text": "the cat"}), 501, "'lm'", "full program")
+        self.assertIs(self.server.ask("GET", "/v1/models/lm").json["explains"], False)
+        self.assertNotIn("libtorch", pathlib.Path(f"/proc/{self.server.process.pid}/maps").read_text())
+
+    def test_a_session_goes_from_one_program_to_the_other(self):
+        asked = {"max_tokens": 12, "temperature": 0}
+        whole = self.server.complete(prompt="the cat sees", **{**asked, "max_tokens": 48})
+        text, session = "", None
+        for flags in ([], self.flags) * 2:
+            server = Server(self.lm, *flags, "--sessions", self.dir / "states")
+            try:
+                session = session or server.post("/v1/sessions", {"prompt": "the cat sees"}).json["id"]
+                text += server.complete(session=session, **asked)
+            finally:
+                server.end()
+        self.assertEqual(text, whole)
 
 
 class Sessions(Case):
@@ -639,7 +665,7 @@ class Operation(Case):
         self.error("serve", self.lm, "--chat-template", self.file("t.json", b"{}"), exit_code=2, says="'user'")
         self.error("serve", self.lm, "--sessions", self.sessions, exit_code=2, says="sessions")
         self.error("serve", self.dir / "absent", exit_code=1, says="absent")
-        self.error("serve", self.lm, "--connections", "0", exit_code=2, says="at least 1")
+        self.error("serve", self.lm, "--connections", "0", exit_code=2, says="above 0")
         self.error("serve", self.lm, "--header-seconds", "0", exit_code=2, says="above 0")
         self.error("serve", self.lm, "--idle-seconds", "-1", exit_code=2, says="--idle-seconds")
         self.error("serve", self.lm, "--session-seconds", "-1", exit_code=2, says="--session-seconds")

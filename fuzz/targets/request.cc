@@ -3,7 +3,6 @@
 #include "fuzz/targets.h"
 #include "tost/io/parse_json.h"
 #include "tost/serve/api_error.h"
-#include "tost/serve/chat_template.h"
 #include "tost/serve/fields.h"
 
 namespace tost::fuzz {

@@ -54,14 +54,14 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// A prompt, and its name in messages.
-struct Prompt {
+// A prompt and how messages name it.
+struct NamedPrompt {
   std::string text, where;
 };
 
-std::vector<Prompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
+std::vector<NamedPrompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
   if (!o.prompts_file.empty()) {
-    std::vector<Prompt> prompts;
+    std::vector<NamedPrompt> prompts;
     for (auto& line : lines_of(read_prompt_file(o.prompts_file))) {
       prompts.push_back(
           {std::move(line), cat("Prompt ", prompts.size() + 1, " of '", o.prompts_file, "'")});
@@ -102,7 +102,8 @@ void check_options(const GenerateFlags& o) {
   }
 }
 
-std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer, bool may_be_empty) {
+std::vector<int64_t> encode(const NamedPrompt& prompt, const Tokenizer& tokenizer,
+                            bool may_be_empty) {
   try {
     const auto ids = tokenizer.encode(prompt.text);
     if (ids.empty() && !may_be_empty) {
@@ -141,7 +142,7 @@ void print_stats(const GenerateStats& s) {
                human_bytes(peak_resident_bytes()).c_str());
 }
 
-void print_texts(const std::vector<Prompt>& prompts, const GenerateResult& result) {
+void print_texts(const std::vector<NamedPrompt>& prompts, const GenerateResult& result) {
   for (size_t i = 0; i < result.texts.size(); ++i) {
     if (result.texts.size() > 1) std::cout << "--- " << i + 1 << ": " << prompts[i].text << "\n";
     std::cout << result.texts[i].text << "\n";
@@ -149,7 +150,7 @@ void print_texts(const std::vector<Prompt>& prompts, const GenerateResult& resul
 }
 
 nlohmann::json to_json(const GenerateFlags& o, const std::string& file,
-                       const std::vector<Prompt>& prompts, const GenerateResult& result) {
+                       const std::vector<NamedPrompt>& prompts, const GenerateResult& result) {
   nlohmann::json texts = nlohmann::json::array();
   for (size_t i = 0; i < result.texts.size(); ++i) {
     const auto& t = result.texts[i];
@@ -162,7 +163,7 @@ nlohmann::json to_json(const GenerateFlags& o, const std::string& file,
           {"stats", to_json(result.stats)}};
 }
 
-void print(const GenerateFlags& o, const std::string& file, const std::vector<Prompt>& prompts,
+void print(const GenerateFlags& o, const std::string& file, const std::vector<NamedPrompt>& prompts,
            const GenerateResult& result, bool streamed) {
   if (o.run.json) {
     print_json(to_json(o, file, prompts, result));
@@ -199,7 +200,7 @@ void run_generate(GenerateFlags& o, OpenText open) {
   const bool resumed = !o.session.empty() && path_exists(o.session);
   if (resumed) session = load_session(o.session, *loaded.model);
   const bool pending = !session.pending.empty();
-  std::vector<Prompt> prompts;
+  std::vector<NamedPrompt> prompts;
   std::vector<std::vector<int64_t>> ids;
   for (const auto& prompt : read_prompts(o, pending)) {
     prompts.insert(prompts.end(), size_t(o.samples), prompt);

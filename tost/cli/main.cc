@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   const auto asked = [&](const char* command) {
     return argc > 1 && std::strcmp(argv[1], command) == 0;
   };
-  const bool small = asked("generate") || asked("predict");
+  const bool small = asked("generate") || asked("predict") || asked("serve");
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
   if (code == kNoLibrary) {

@@ -128,12 +128,6 @@ void check_one(CLI::Option& option) {
 
 }  // namespace
 
-std::string at_least_one(const std::string& text) {
-  int64_t value = 0;
-  return read_number(text, value) && value >= 1 ? ""
-                                                : cat("'", text, "' is not an integer from 1 on");
-}
-
 std::vector<CLI::App*> commands_of(CLI::App& app) {
   return app.get_subcommands([](CLI::App*) { return true; });
 }

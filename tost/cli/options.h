@@ -62,9 +62,6 @@ void check_flag_values(CLI::App& app);
 // Returns the subcommands of a command.
 std::vector<CLI::App*> commands_of(CLI::App& app);
 
-// A message if the text is not an integer of at least 1, else "".
-std::string at_least_one(const std::string& text);
-
 // Makes flags for data warn on stderr if a value names a generated set and also a folder in the
 // working directory.
 void note_data_names(CLI::App& app);

@@ -1,10 +1,14 @@
 // The program without torch: what the engine can run starts at once. Everything else is left to the
 // full program.
+#include <dlfcn.h>
+
 #include <algorithm>
 
+#include "tost/base/path.h"
 #include "tost/cli/generate.h"
 #include "tost/cli/predict.h"
 #include "tost/cli/program.h"
+#include "tost/cli/serve.h"
 #include "tost/engine/model_files.h"
 #include "tost/engine/threads.h"
 #include "tost/engine/vision_file.h"
@@ -13,10 +17,15 @@
 namespace tost {
 namespace {
 
+std::filesystem::path file_for_engine(const std::string& path, Weights weights) {
+  auto file = find_intact_model_file(path, weights);
+  if (!runs_in_engine(file)) throw NeedsFullProgram();
+  return file;
+}
+
 OpenedText open_with_engine(const TextChoice& o) {
   if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
-  const auto file = find_intact_model_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
-  if (!runs_in_engine(file)) throw NeedsFullProgram();
+  const auto file = file_for_engine(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
   auto opened = open_engine_language(file, o.precision);
   needed_tokenizer(opened.info, "it cannot write text");
   return {std::move(opened.model), std::move(opened.info), file.string(), nullptr};
@@ -37,9 +46,29 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
                                  })};
 }
 
+// Whether the full program is installed next to this one, and its torch is there.
+bool has_full_program() {
+  Dl_info own;
+  static const char here = 0;
+  if (dladdr(&here, &own) == 0) return false;
+  const auto folder = std::filesystem::path(own.dli_fname).parent_path();
+  return dlopen((folder / "libtost_program.so").c_str(), RTLD_NOW) != nullptr;
+}
+
+OpenServed find_for_engine(const ServeChoice& o) {
+  if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
+  return [o, file = file_for_engine(o.path, Weights::kRaw)](
+             ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
+    auto opened = open_engine_language(file, o.precision);
+    to.language = std::make_unique<LanguageService>(
+        ServedText{std::move(opened.model), std::move(opened.info)}, limits, metrics);
+  };
+}
+
 void add_commands(CLI::App& app) {
   add_generate_command(app, open_with_engine);
   add_predict_command(app, predict_with_engine);
+  add_serve_command(app, find_for_engine);
 }
 
 }  // namespace

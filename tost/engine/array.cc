@@ -80,6 +80,12 @@ Array Array::contiguous() const {
   return strides_.empty() ? *this : clone();
 }
 
+Array Array::row(int64_t i) const {
+  const int64_t width = size(1);
+  char* first = static_cast<char*>(data_.get()) + i * width * dtype_info(dtype_).bytes;
+  return {{1, width}, dtype_, {data_, first}};
+}
+
 Array Array::as_float() const {
   const Array from = contiguous();
   if (!defined() || dtype_ == TorchDtype::kFloat32) return from;

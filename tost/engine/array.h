@@ -59,7 +59,9 @@ class Array {
     return static_cast<T*>(data_.get());
   }
 
-  Array clone() const;       // contiguous
+  Array row(
+      int64_t i) const;  // [1, width] of a contiguous array of two dimensions, sharing its bytes
+  Array clone() const;   // contiguous
   Array contiguous() const;  // itself where it is
   // Converts to contiguous float32, without a copy if possible. Throws a usage Error for types
   // other than float32, float64, float16 and bfloat16.

@@ -74,12 +74,13 @@ OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
                                   const std::string& precision) {
   OpenedLanguage opened{.info = language_info_of(content.metadata, where)};
   check_predicts(opened.info.config, "the engine");
-  opened.precision = stored_precision(content.metadata, where);
-  if (!precision.empty()) opened.precision = precision_from_name(precision);
+  const auto held = precision.empty() ? stored_precision(content.metadata, where)
+                                      : precision_from_name(precision);
   WeightSource source(content.arrays, where);
-  auto weights = std::make_unique<LanguageWeights>(opened.info.config, source, opened.precision);
+  auto weights = std::make_unique<LanguageWeights>(opened.info.config, source, held);
   source.finish();
-  opened.model = std::make_unique<SteppingModel>(std::move(weights), std::move(content.arrays));
+  opened.model =
+      std::make_unique<SteppingModel>(std::move(weights), std::move(content.arrays), held);
   return opened;
 }
 

@@ -45,7 +45,6 @@ bool runs_in_engine(const std::filesystem::path& file);
 struct OpenedLanguage {
   std::unique_ptr<SteppingModel> model;
   LanguageInfo info;
-  Precision precision = Precision::kFp32;  // that the weights are held in
 };
 
 // Opens a model file of this program for the engine; `precision` "" is that of the file. Throws a

@@ -58,7 +58,7 @@ tost_model* opened(OpenedLanguage language) {
   needed_tokenizer(language.info, "it can neither read nor write text");
   const nlohmann::json about{{"kind", kLanguageKind},
                              {"config", to_json(language.info.config)},
-                             {"precision", name_of(language.precision)},
+                             {"precision", name_of(language.model->precision())},
                              {"training", language.info.training}};
   return new tost_model{std::move(language), json_text(about)};
 }

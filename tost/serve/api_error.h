@@ -1,4 +1,4 @@
-// Errors of the server's API as OpenAI's error object. Free of torch.
+// Errors of the server's API as OpenAI's error object.
 #pragma once
 
 #include <exception>

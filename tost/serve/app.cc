@@ -33,6 +33,18 @@ std::optional<std::string> fits(const std::string& path, const std::string& patt
   return part.find('/') == std::string::npos ? std::optional(part) : std::nullopt;
 }
 
+const Routes& all_routes() {
+  static const Routes routes = [] {
+    Routes all;
+    for (const auto part : {server_routes, completion_routes, response_routes, session_routes,
+                            token_routes, picture_routes, page_routes}) {
+      for (auto& route : part()) all.push_back(std::move(route));
+    }
+    return all;
+  }();
+  return routes;
+}
+
 struct Found {
   const Route* route = nullptr;
   std::string argument, methods;  // methods: those that the path has
@@ -41,14 +53,11 @@ struct Found {
 Found find_route(const HttpRequest& request) {
   Found found;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
-  for (const auto* routes :
-       {&server_routes(), &language_routes(), &session_routes(), &picture_routes()}) {
-    for (const Route& route : *routes) {
-      auto argument = fits(request.path, route.path);
-      if (!argument) continue;
-      if (method == route.method) return {&route, std::move(*argument), {}};
-      found.methods += (found.methods.empty() ? "" : ", ") + std::string(route.method);
-    }
+  for (const Route& route : all_routes()) {
+    auto argument = fits(request.path, route.path);
+    if (!argument) continue;
+    if (method == route.method) return {&route, std::move(*argument), {}};
+    found.methods += (found.methods.empty() ? "" : ", ") + std::string(route.method);
   }
   return found;
 }
@@ -137,14 +146,6 @@ void Call::fail(const ApiError& error) const {
   } catch (const std::bad_alloc&) {
     // Ignores the exception; the connection closes when this request is destroyed.
   }
-}
-
-std::shared_ptr<void> Budget::take(int64_t amount) {
-  if ((taken_ += amount) > most_) {
-    taken_ -= amount;
-    return nullptr;
-  }
-  return {this, [amount](Budget* budget) { budget->taken_ -= amount; }};
 }
 
 void Call::answer(const json& body) const {
@@ -340,13 +341,15 @@ json model_json(const ServedModel& model) {
     object.update({{"kind", "language"},
                    {"precision", model.language->precision()},
                    {"context", c.positions == "learned" ? json(c.block) : json()},
-                   {"layers", c.depth}});
+                   {"layers", c.depth},
+                   {"explains", bool(model.language->text().explain)}});
   } else {
-    const auto& info = model.pictures->loaded().info;
+    const auto& m = *model.pictures->model;
     object.update({{"kind", "vision"},
-                   {"precision", model.pictures->precision()},
-                   {"classes", info.classes},
-                   {"size", info.preprocess.size}});
+                   {"precision", m.precision()},
+                   {"classes", m.classes()},
+                   {"size", m.side()},
+                   {"explains", m.explains()}});
   }
   return object;
 }
@@ -390,13 +393,12 @@ void show_metrics(const Call& call) {
 
 }  // namespace
 
-const std::vector<Route>& server_routes() {
-  static const std::vector<Route> routes{{"GET", "/health", health, {}, true},
-                                         {"GET", "/ready", ready, {}, true},
-                                         {"GET", "/metrics", show_metrics, {}, false, true},
-                                         {"GET", "/v1/models", list_models},
-                                         {"GET", "/v1/models/*", show_model}};
-  return routes;
+Routes server_routes() {
+  return {{"GET", "/health", health, {}, true},
+          {"GET", "/ready", ready, {}, true},
+          {"GET", "/metrics", show_metrics, {}, false, true},
+          {"GET", "/v1/models", list_models},
+          {"GET", "/v1/models/*", show_model}};
 }
 
 }  // namespace tost

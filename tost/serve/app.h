@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tost/kinds/vision/image_runner.h"
-#include "tost/kinds/vision/model_file.h"
+#include "tost/engine/precision.h"
+#include "tost/io/image.h"
 #include "tost/serve/api_error.h"
-#include "tost/serve/chat_template.h"
+#include "tost/serve/fields.h"
 #include "tost/serve/http.h"
 #include "tost/serve/language_service.h"
 #include "tost/serve/metrics.h"
@@ -33,29 +33,36 @@ struct AppConfig {
   int64_t workers = 4, queue = 256;  // threads of requests, and requests that wait for them
 };
 
+// What a server needs of an image classifier.
+class PictureModel {
+ public:
+  virtual ~PictureModel() = default;
+  virtual Precision precision() const = 0;
+  virtual const std::vector<std::string>& classes() const = 0;
+  virtual int64_t side() const = 0;  // of what it sees of a picture, in pixels
+  // What it sees of a picture. On any thread.
+  virtual Image fit(const Image& picture) const = 0;
+  // Probabilities by class, of each picture that fit() gave. On one thread at a time.
+  virtual std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) = 0;
+  // What /v1/explain shows of a picture, if it explains(): prepared on any thread, and made by the
+  // result on the thread of classify().
+  virtual bool explains() const { return false; }
+  virtual std::function<nlohmann::json()> explain(const Image&) { return {}; }
+};
+
 // One image classifier and the thread that runs it.
 class PictureService {
  public:
-  PictureService(LoadedModel loaded, Precision precision, int64_t queue, int64_t threads);
-  // Refuses new requests and runs those in the queue. May be called more than once.
+  PictureService(std::unique_ptr<PictureModel> picture_model, int64_t queue)
+      : model(std::move(picture_model)), thread_(1, queue) {}
+  // Accepts no more requests and runs those that wait. May be called more than once.
   void stop() { thread_.stop(); }
+  // Runs `work`, which must not throw, on the model's thread. False where too many wait.
+  bool run(std::function<void()> work) { return thread_.run(std::move(work)); }
 
-  const LoadedModel& loaded() const { return loaded_; }
-  Precision precision() const { return precision_; }
-
-  // Queues `work`, which must not throw, for the model's thread; false if the queue is full.
-  bool run(std::function<void(PictureService&)> work) {
-    return thread_.run([this, work = std::move(work)] { work(*this); });
-  }
-
-  // Probabilities [B, classes] float64 of preprocessed pictures. Must be called on the model's
-  // thread.
-  torch::Tensor probabilities(const std::vector<Image>& pictures);
+  const std::unique_ptr<PictureModel> model;
 
  private:
-  LoadedModel loaded_;
-  const Precision precision_;
-  ImageRunner runner_;
   Workers thread_;
 };
 
@@ -67,18 +74,6 @@ struct ServedModel {
 
 struct Call;
 struct Route;
-
-// A limit for the sum of one quantity, such as pixels, over all requests in flight.
-class Budget {
- public:
-  explicit Budget(int64_t most) : most_(most) {}
-  // Takes a part until the last copy of the result is destroyed; null if too little is left.
-  std::shared_ptr<void> take(int64_t amount);
-
- private:
-  const int64_t most_;
-  std::atomic<int64_t> taken_{0};
-};
 
 class App {
  public:
@@ -156,7 +151,7 @@ struct Call {
 // Runs `work` on the thread of `service`; an exception becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
-  const bool taken = service.run([call, work](auto& model) { call.attempt([&] { work(model); }); });
+  const bool taken = service.run([call, work] { call.attempt(work); });
   if (!taken) throw call.app.ended() ? shutting_down() : queue_full();
 }
 
@@ -170,10 +165,14 @@ struct Route {
   bool at_once = open;                  // answered by the I/O thread: it takes no time
 };
 // The routes that each source of this folder defines.
-const std::vector<Route>& language_routes();
-const std::vector<Route>& session_routes();
-const std::vector<Route>& picture_routes();
-const std::vector<Route>& server_routes();
+using Routes = std::vector<Route>;
+Routes server_routes();
+Routes completion_routes();
+Routes response_routes();
+Routes session_routes();
+Routes token_routes();
+Routes picture_routes();
+Routes page_routes();
 
 // The decoded parameters of a query. Throws an ApiError for an unknown or repeated parameter.
 std::map<std::string, std::string> query_of(const std::string& query,

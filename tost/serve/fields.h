@@ -1,8 +1,8 @@
-// Reads the fields of a request's JSON body one by one, with checks, and refuses the fields that no
-// call has read. Free of torch.
+// Reads JSON that clients and users write: fields of requests, and the forms of conversations.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -10,6 +10,8 @@
 
 namespace tost {
 
+// Reads the fields of a request's body one by one, with checks, and refuses the fields that no call
+// has read.
 class Fields {
  public:
   // Throws an ApiError unless `body` is a JSON object.
@@ -40,5 +42,20 @@ class Fields {
   nlohmann::json body_;
   std::set<std::string> known_;
 };
+
+// Turns a conversation into a text, because a base model knows no roles:
+// {"user": "User: {content}\n", "assistant": "Bot: {content}\n", "reply": "Bot:", "stop":
+// ["\nUser:"]} and any other roles; "{content}" occurs once in each.
+struct ChatTemplate {
+  std::map<std::string, std::string> roles;
+  std::string reply;              // the text that the model continues
+  std::vector<std::string> stop;  // further strings that end a reply
+
+  // A message in the form of its role. Throws an ApiError for a role that the template lacks.
+  std::string message(const std::string& role, const std::string& content) const;
+};
+
+// Parses a template. Throws a usage Error naming `where`.
+ChatTemplate chat_template_from(const std::string& text, const std::string& where);
 
 }  // namespace tost

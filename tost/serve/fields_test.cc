@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tost/serve/api_error.h"
-#include "tost/serve/chat_template.h"
 #include "tost/serve/metrics.h"
 
 namespace tost {

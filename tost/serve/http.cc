@@ -138,10 +138,11 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
     throw;
   }
   // Restarts the acceptor, which an exception must not end.
-  do {
+  for (int64_t rounds = 1; rounds == 1 || !stop; ++rounds) {
     core_->keep_accepting();
     pause(200);
-  } while (!stop);
+    if (rounds % 5 == 0 && ending.every_second) ending.every_second();
+  }
   if (ending.stopping) ending.stopping();
   const auto notice = Clock::now() + seconds(ending.notice_s);
   for (; Clock::now() < notice; pause(20)) core_->keep_accepting();

@@ -1,5 +1,5 @@
 // An HTTP/1.1 server: reads requests within limits of size and time; any thread may write answers
-// and streams. The handler interprets requests. Free of torch.
+// and streams. The handler interprets requests.
 #pragma once
 
 #include <atomic>
@@ -86,8 +86,9 @@ struct HttpHandler {
   std::function<void(const HttpRequest&, const HttpOutcome&)> done;
 };
 
-// Functions that are called when a server ends. They must not throw.
+// What a server does meanwhile, and the steps by which it ends. The functions must not throw.
 struct HttpEnding {
+  std::function<void()> every_second = {};
   std::function<void()> stopping = {};  // first
   double notice_s = 0;                  // then requests are still accepted for this time
   double drain_s = 30;                  // then running ones have this time

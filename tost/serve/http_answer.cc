@@ -9,37 +9,17 @@ namespace {
 
 constexpr size_t kMaxUnread = 4 << 20;  // limit of bytes that wait for a client to read
 
-const char* reason(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 409:
-      return "Conflict";
-    case 413:
-      return "Payload Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return status < 500 ? "Error" : "Internal Server Error";
-  }
+constexpr std::string_view kReasons =
+    "200 OK;400 Bad Request;401 Unauthorized;403 Forbidden;404 Not Found;405 Method Not Allowed;"
+    "409 Conflict;413 Payload Too Large;415 Unsupported Media Type;429 Too Many Requests;"
+    "431 Request Header Fields Too Large;500 Internal Server Error;501 Not Implemented;"
+    "503 Service Unavailable;";
+
+// The status with its words.
+std::string status_line(int status) {
+  const auto at = kReasons.find(cat(status, " "));
+  if (at == std::string_view::npos) return cat(status, " Error");
+  return std::string(kReasons.substr(at, kReasons.find(';', at) - at));
 }
 
 }  // namespace
@@ -116,7 +96,7 @@ bool Answer::take(std::string& bytes) {
 void Answer::start(const HttpResponse& r) {
   outcome_.status = r.status;
   waiting_ =
-      cat("HTTP/1.1 ", r.status, " ", reason(r.status), "\r\nContent-Type: ", r.type,
+      cat("HTTP/1.1 ", status_line(r.status), "\r\nContent-Type: ", r.type,
           "\r\nX-Request-Id: ", request.id, "\r\nX-Content-Type-Options: nosniff\r\nConnection: ",
           keep_alive_ ? "keep-alive" : "close", "\r\n");
   for (const auto& [name, value] : r.headers) waiting_ += cat(name, ": ", value, "\r\n");

@@ -16,9 +16,8 @@
 #include <vector>
 
 #include "tost/engine/generate.h"
+#include "tost/engine/language_file.h"
 #include "tost/engine/session_file.h"
-#include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/file.h"
 #include "tost/serve/metrics.h"
 #include "tost/serve/prefix_cache.h"
 
@@ -70,14 +69,21 @@ struct ServiceLimits {
   int64_t prompt_tokens = 1 << 20;      // of a text
   int64_t all_prompt_tokens = 4 << 20;  // of prompts that wait or are read
   int64_t prefix_bytes = 256 << 20;
-  int64_t threads = 0;
+};
+
+// What a server needs of a language model.
+struct ServedText {
+  std::unique_ptr<TextEngine> model;
+  LanguageInfo info;
+  // The surprisal and layers of ids that /v1/explain shows, on the model's thread; empty: it
+  // cannot.
+  std::function<nlohmann::json(const std::vector<int32_t>& ids)> explain = {};
 };
 
 class LanguageService {
  public:
-  // Starts the model's thread. `precision` has the values that LanguageEngine takes.
-  LanguageService(LoadedLanguage loaded, Precision precision, const ServiceLimits& limits,
-                  Metrics& metrics);
+  // Starts the model's thread.
+  LanguageService(ServedText text, const ServiceLimits& limits, Metrics& metrics);
   ~LanguageService();  // stops
   LanguageService(const LanguageService&) = delete;
   LanguageService& operator=(const LanguageService&) = delete;
@@ -85,34 +91,33 @@ class LanguageService {
   // Ends running texts and refuses new ones. May be called more than once.
   void stop();
 
-  const LanguageInfo& info() const { return loaded_.info; }
-  Precision precision() const { return engine_.precision(); }
-  const std::filesystem::path& file() const { return loaded_.file; }
-  const SessionFormat& format() const { return *format_; }
-  int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest
+  const LanguageInfo& info() const { return text_.info; }
+  Precision precision() const { return text_.model->precision(); }
+  const ServedText& text() const { return text_; }
+  const SessionFormat& format() const { return format_; }
+  int64_t most_tokens() const { return max_context(info().config); }  // of a text
   // The largest number of texts of one submit(), so that a request cannot fill the queue.
   int64_t most_texts() const { return std::max<int64_t>(1, limits_.queue - limits_.queue / 4); }
 
   // Counts `ids` towards the limit until the last text that shares them has ended. Throws an
   // ApiError if the prompt (400) or all waiting prompts together (429) have too many tokens.
   Prompt prompt(std::vector<int32_t> ids);
-  int64_t prompt_tokens() const { return *prompt_tokens_; }
+  int64_t prompt_tokens() const { return prompts_.taken(); }
 
-  // Queues a text; returns false, without any callback, if the queue is full. Throws a usage Error
-  // for settings and texts that the model cannot take.
-  bool submit(TextRequest request);
-  // Queues all texts of a request or none. The request with the fewest running texts is served
-  // next; of equal ones the one that waited longest. No request gets more than half of the batch.
+  // Queues all texts of a request or none: false, without any callback, if the queue is full.
+  // Throws a usage Error for settings and texts that the model cannot take. The request with the
+  // fewest running texts is served next, among equals the one that waited longest; none gets more
+  // than half of the batch.
   bool submit(std::vector<TextRequest> requests);
-  // Queues `work`, which must not throw, for the model's thread; false if the queue is full.
-  bool run(std::function<void(LanguageModel&)> work);
+  // Runs `work`, which must not throw, on the model's thread; false if the queue is full.
+  bool run(std::function<void()> work);
 
   // A text that is read piece by piece, to compute the normalised mean [C] of its hidden vectors.
   struct Embedding {
     Prompt ids;
     size_t read = 0;
     LanguageState state = {};
-    torch::Tensor sum = {};
+    std::vector<double> sum = {};
     std::vector<float> direction = {};  // once all are read
   };
   // Reads at most as many tokens as are allowed between two steps. Must be called on the model's
@@ -140,20 +145,18 @@ class LanguageService {
   void emit(Row& row);
   void end(Row& row, const std::string& reason, const std::string& error = {});
 
-  LoadedLanguage loaded_;
-  LanguageEngine engine_;
+  const ServedText text_;
   const ServiceLimits limits_;
+  Budget prompts_;
   Metrics& metrics_;
-  std::unique_ptr<SessionFormat> format_;
+  const SessionFormat format_;
   PrefixCache prefixes_;
-  const std::shared_ptr<std::atomic<int64_t>> prompt_tokens_ =
-      std::make_shared<std::atomic<int64_t>>(0);
   std::vector<std::unique_ptr<Row>> rows_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<TextRequest> queue_;
-  std::deque<std::function<void(LanguageModel&)>> works_;
+  std::deque<std::function<void()>> works_;
   int64_t turn_ = 0;  // numbers submissions and begins
   bool stopping_ = false;
   std::atomic<int64_t> waiting_{0}, running_{0};

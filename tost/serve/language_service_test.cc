@@ -6,6 +6,8 @@
 
 #include "tost/base/error.h"
 #include "tost/io/tokenizers.h"
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 #include "tost/serve/api_error.h"
@@ -40,6 +42,26 @@ LoadedLanguage model_of(const std::string& mixer, const std::string& positions =
   loaded.info.tokenizer = make_byte_tokenizer();
   return loaded;
 }
+
+// How the full program serves a model, and how the small one does.
+class ServedTexts : public ::testing::TestWithParam<const char*> {
+ protected:
+  bool small() const { return GetParam() == std::string("Small"); }
+  std::vector<std::string> mixers() const {
+    return small() ? std::vector<std::string>{"tssa", "means"}
+                   : std::vector<std::string>{"tssa", "means", "softmax"};
+  }
+  ServedText text_of(const std::string& mixer, Precision precision = Precision::kFp32,
+                     const std::string& positions = "none") const {
+    const auto loaded = model_of(mixer, positions);
+    if (!small()) return {text_engine(loaded.model, precision), loaded.info};
+    auto opened = engine_language_of({loaded.model->weights(), to_metadata(loaded.info)}, "it",
+                                     name_of(precision));
+    return {std::move(opened.model), std::move(opened.info)};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, ServedTexts, ::testing::Values("Full", "Small"),
+                         [](const auto& info) { return info.param; });
 
 struct Written {
   std::string text;
@@ -80,6 +102,12 @@ TextRequest request_of(Text& text, const std::vector<int64_t>& prompt, uint64_t 
   return r;
 }
 
+bool submit(LanguageService& service, TextRequest request) {
+  std::vector<TextRequest> one;
+  one.push_back(std::move(request));
+  return service.submit(std::move(one));
+}
+
 std::vector<int64_t> prompt_of(Random& random, int64_t tokens) {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < tokens; ++i) ids.push_back(random.below(256));
@@ -93,12 +121,12 @@ void expect_same(const Written& found, const Written& wanted) {
 }
 
 // Texts that come at random times, with prompts of all lengths and beginnings that others share.
-TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
-  for (const char* mixer : {"tssa", "means", "softmax"}) {
+TEST_P(ServedTexts, ATextIsTheSameAloneAndInAnyCompany) {
+  for (const auto& mixer : mixers()) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
       Metrics metrics;
-      LanguageService single(model_of(mixer), precision, {.prefix_bytes = 0}, metrics);
-      LanguageService crowd(model_of(mixer), precision, {.batch = 13, .queue = 1000}, metrics);
+      LanguageService single(text_of(mixer, precision), {.prefix_bytes = 0}, metrics);
+      LanguageService crowd(text_of(mixer, precision), {.batch = 13, .queue = 1000}, metrics);
       Random random(3);
       const auto shared = prompt_of(random, 2 * kPrefixPiece);
       std::vector<Text> together(40);
@@ -110,12 +138,12 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
         prompt.insert(prompt.end(), rest.begin(), rest.end());
         prompts.push_back(prompt);
         lengths.push_back(1 + random.below(20));
-        ASSERT_TRUE(crowd.submit(request_of(together[i], prompt, i, lengths[i])));
+        ASSERT_TRUE(submit(crowd, request_of(together[i], prompt, i, lengths[i])));
         if (i % 10 == 9) together[i - 3].wait();
       }
       for (size_t i = 0; i < together.size(); ++i) {
         Text one;
-        ASSERT_TRUE(single.submit(request_of(one, prompts[i], i, lengths[i])));
+        ASSERT_TRUE(submit(single, request_of(one, prompts[i], i, lengths[i])));
         const auto wanted = one.wait();
         if (i % 10 != 6) together[i].wait();
         ASSERT_EQ(int64_t(wanted.ids.size()), lengths[i]);
@@ -127,16 +155,16 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
 }
 
 // Repeated, gone on from and beginning alike: what is known of a prompt's end serves it alone.
-TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
-  for (const char* mixer : {"tssa", "means", "softmax"}) {
+TEST_P(ServedTexts, AKnownPromptOfAnyLengthGivesTheSameText) {
+  for (const auto& mixer : mixers()) {
     Metrics metrics, others;
-    LanguageService single(model_of(mixer), Precision::kBf16, {.prefix_bytes = 0}, others);
-    LanguageService service(model_of(mixer), Precision::kBf16, {}, metrics);
+    LanguageService single(text_of(mixer, Precision::kBf16), {.prefix_bytes = 0}, others);
+    LanguageService service(text_of(mixer, Precision::kBf16), {}, metrics);
     Random random(6);
     const auto longest = prompt_of(random, kPrefixPiece + 90);
     const auto ask = [&](LanguageService& from, int64_t tokens, uint64_t seed) {
       Text text;
-      from.submit(request_of(text, {longest.begin(), longest.begin() + tokens}, seed, 12));
+      submit(from, request_of(text, {longest.begin(), longest.begin() + tokens}, seed, 12));
       return text.wait();
     };
     for (const int64_t tokens : {1, 40, 39, 300, 301, 346, 40, 300}) {
@@ -150,10 +178,10 @@ TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
   }
 }
 
-TEST(LanguageService, ASessionContinuesAsIfItHadNeverStopped) {
+TEST_P(ServedTexts, ASessionContinuesAsIfItHadNeverStopped) {
   for (const char* positions : {"none", "learned"}) {
     Metrics metrics;
-    LanguageService service(model_of("tssa", positions), Precision::kBf16, {}, metrics);
+    LanguageService service(text_of("tssa", Precision::kBf16, positions), {}, metrics);
     Random random(5);
     const auto prompt = prompt_of(random, 300), more = prompt_of(random, 40);
     const auto after = [&](const Written& before, bool through_bytes) {
@@ -165,13 +193,13 @@ TEST(LanguageService, ASessionContinuesAsIfItHadNeverStopped) {
         r.session =
             service.format().read(parse_arrays(std::make_shared<std::string>(bytes), "it"), "It");
       }
-      service.submit(std::move(r));
+      submit(service, std::move(r));
       return text.wait();
     };
     Text first;
     auto r = request_of(first, prompt, 8, 10);
     r.keep = true;
-    service.submit(std::move(r));
+    submit(service, std::move(r));
     const auto& before = first.wait();
     EXPECT_EQ(before.end.session.state.position, 309);
     EXPECT_EQ(before.position, 309);
@@ -183,9 +211,9 @@ TEST(LanguageService, ASessionContinuesAsIfItHadNeverStopped) {
   }
 }
 
-TEST(LanguageService, EndsWithoutWaiters) {
+TEST_P(ServedTexts, EndsWithoutWaiters) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Text text;
   auto r = request_of(text, {1, 2}, 1, 1'000'000'000);
   std::atomic<int> tokens{0};
@@ -197,44 +225,44 @@ TEST(LanguageService, EndsWithoutWaiters) {
     if (++tokens == 5) disconnected = true;
   };
   r.events.disconnected = [&] { return disconnected.load(); };
-  service.submit(std::move(r));
+  submit(service, std::move(r));
   EXPECT_EQ(text.wait().end.reason, "interrupted");
   EXPECT_EQ(tokens, 5);  // not one step more
   EXPECT_EQ(metrics.abandoned, 1);
 }
 
-TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
+TEST_P(ServedTexts, AShortPromptDoesNotWaitForALongOne) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Random random(4);
   Text longest, shorter;
   std::promise<void> both;  // are there when it begins
-  service.run([&](LanguageModel&) { both.get_future().wait(); });
+  service.run([&] { both.get_future().wait(); });
   std::atomic<bool> ended{false}, first{false};
   auto r = request_of(longest, prompt_of(random, 100'000), 1, 1);
   r.events.end = [inner = r.events.end, &ended](TextEnd end) {
     ended = true;
     inner(std::move(end));
   };
-  service.submit(std::move(r));
+  submit(service, std::move(r));
   auto s = request_of(shorter, {1, 2}, 1, 5);
   s.events.end = [inner = s.events.end, &ended, &first](TextEnd end) {
     first = !ended;
     inner(std::move(end));
   };
-  service.submit(std::move(s));
+  submit(service, std::move(s));
   both.set_value();
   shorter.wait();
   longest.wait();
   EXPECT_TRUE(first);
 }
 
-TEST(LanguageService, RefusesWhatDoesNotFit) {
+TEST_P(ServedTexts, RefusesWhatDoesNotFit) {
   Metrics metrics;
-  LanguageService service(model_of("tssa", "learned"), Precision::kFp32, {.queue = 0}, metrics);
+  LanguageService service(text_of("tssa", Precision::kFp32, "learned"), {.queue = 0}, metrics);
   const auto refuses = [&](const std::vector<int64_t>& prompt, int64_t tokens) {
     Text text;
-    EXPECT_THROW(service.submit(request_of(text, prompt, 1, tokens)), Error);
+    EXPECT_THROW(submit(service, request_of(text, prompt, 1, tokens)), Error);
   };
   refuses({}, 1);
   refuses(std::vector<int64_t>(601, 1), 0);
@@ -242,13 +270,12 @@ TEST(LanguageService, RefusesWhatDoesNotFit) {
   EXPECT_THROW(service.prompt({257}), Error);
   EXPECT_THROW(service.prompt({-1}), Error);
   Text text;
-  EXPECT_FALSE(service.submit(request_of(text, {1}, 1, 1)));  // the queue is full
+  EXPECT_FALSE(submit(service, request_of(text, {1}, 1, 1)));  // the queue is full
 }
 
-TEST(LanguageService, CountsTheTokensOfPromptsWhileTheyAreShared) {
+TEST_P(ServedTexts, CountsTheTokensOfPromptsWhileTheyAreShared) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32,
-                          {.prompt_tokens = 10, .all_prompt_tokens = 15}, metrics);
+  LanguageService service(text_of("tssa"), {.prompt_tokens = 10, .all_prompt_tokens = 15}, metrics);
   const auto status = [&](size_t tokens) {
     try {
       service.prompt(std::vector<int32_t>(tokens, 1));
@@ -267,9 +294,9 @@ TEST(LanguageService, CountsTheTokensOfPromptsWhileTheyAreShared) {
   EXPECT_EQ(service.prompt_tokens(), 10);
 }
 
-TEST(LanguageService, TextsOfOnePromptReadItOnce) {
+TEST_P(ServedTexts, TextsOfOnePromptReadItOnce) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Random random(8);
   const auto ids = prompt_of(random, 700);
   std::vector<Text> texts(8);
@@ -280,10 +307,10 @@ TEST(LanguageService, TextsOfOnePromptReadItOnce) {
   EXPECT_EQ(metrics.cached_tokens, 7 * 700);
 }
 
-TEST(LanguageService, ManyTextsOfARequestLetOthersIn) {
+TEST_P(ServedTexts, ManyTextsOfARequestLetOthersIn) {
   for (const int64_t batch : {1, 4}) {
     Metrics metrics;
-    LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = batch}, metrics);
+    LanguageService service(text_of("tssa"), {.batch = batch}, metrics);
     std::mutex mutex;
     std::vector<int64_t> ended;  // 0: of the large request
     const auto noted = [&](TextRequest r, int64_t who) {
@@ -299,11 +326,11 @@ TEST(LanguageService, ManyTextsOfARequestLetOthersIn) {
     std::vector<Text> many(20);
     Text others[2];
     std::promise<void> all;  // are there when it begins
-    service.run([&](LanguageModel&) { all.get_future().wait(); });
+    service.run([&] { all.get_future().wait(); });
     std::vector<TextRequest> requests;
     for (auto& text : many) requests.push_back(noted(request_of(text, {1}, 1, 30), 0));
     ASSERT_TRUE(service.submit(std::move(requests)));
-    for (auto& text : others) service.submit(noted(request_of(text, {1}, 1, 30), 1));
+    for (auto& text : others) submit(service, noted(request_of(text, {1}, 1, 30), 1));
     all.set_value();
     for (auto& text : many) text.wait();
     for (auto& text : others) text.wait();
@@ -312,41 +339,41 @@ TEST(LanguageService, ManyTextsOfARequestLetOthersIn) {
   }
 }
 
-TEST(LanguageService, ALargeRequestLeavesRoomInTheQueue) {
+TEST_P(ServedTexts, ALargeRequestLeavesRoomInTheQueue) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = 1, .queue = 8}, metrics);
+  LanguageService service(text_of("tssa"), {.batch = 1, .queue = 8}, metrics);
   std::promise<void> go;
-  service.run([&](LanguageModel&) { go.get_future().wait(); });
+  service.run([&] { go.get_future().wait(); });
   std::vector<Text> many(7);
   std::vector<TextRequest> requests;
   for (auto& text : many) requests.push_back(request_of(text, {1}, 1, 1));
   EXPECT_FALSE(service.submit(std::move(requests)));
   Text one;
-  EXPECT_TRUE(service.submit(request_of(one, {1}, 1, 1)));
+  EXPECT_TRUE(submit(service, request_of(one, {1}, 1, 1)));
   go.set_value();
   one.wait();
 }
 
-TEST(LanguageService, TheTimeLimitIsNoLength) {
+TEST_P(ServedTexts, TheTimeLimitIsNoLength) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Text text;
   auto r = request_of(text, {1}, 1, 1'000'000'000);
   r.seconds = 1e-9;
-  service.submit(std::move(r));
+  submit(service, std::move(r));
   EXPECT_EQ(text.wait().end.reason, "interrupted");
   EXPECT_EQ(text.written->end.new_tokens, 0);
   EXPECT_NE(text.written->end.error, "");
 }
 
-TEST(LanguageService, ASessionOfOneTokenContinues) {
+TEST_P(ServedTexts, ASessionOfOneTokenContinues) {
   for (const char* positions : {"none", "learned"}) {
     Metrics metrics;
-    LanguageService service(model_of("tssa", positions), Precision::kBf16, {}, metrics);
+    LanguageService service(text_of("tssa", Precision::kBf16, positions), {}, metrics);
     Text begun, going, whole;
     auto r = request_of(begun, {65}, 1, 0);
     r.keep = true;
-    service.submit(std::move(r));
+    submit(service, std::move(r));
     const auto& session = begun.wait().end.session;
     EXPECT_EQ(session.state.position, 0);
     EXPECT_EQ(session.pending, std::vector<int64_t>{65});
@@ -355,22 +382,22 @@ TEST(LanguageService, ASessionOfOneTokenContinues) {
     s.prompt = nullptr;
     s.config.sampling.temperature = 0;
     s.session = service.format().read(parse_arrays(bytes, "it"), "It");
-    service.submit(std::move(s));
+    submit(service, std::move(s));
     auto t = request_of(whole, {65}, 1, 10);
     t.config.sampling.temperature = 0;
-    service.submit(std::move(t));
+    submit(service, std::move(t));
     expect_same(going.wait(), whole.wait());
   }
 }
 
 // What no text can have led to.
-TEST(LanguageService, SessionsOutOfRangeAreRefused) {
+TEST_P(ServedTexts, SessionsOutOfRangeAreRefused) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Text text;
   auto r = request_of(text, {1, 2, 3}, 1, 2);
   r.keep = true;
-  service.submit(std::move(r));
+  submit(service, std::move(r));
   const auto session = text.wait().end.session;
   const auto refused = [&](const TextSession& changed) {
     const auto bytes = std::make_shared<std::string>(service.format().bytes(changed));
@@ -394,13 +421,13 @@ TEST(LanguageService, SessionsOutOfRangeAreRefused) {
   EXPECT_TRUE(refused(large));
 }
 
-TEST(LanguageService, BrokenStatesEndTheirTextAlone) {
+TEST_P(ServedTexts, BrokenStatesEndTheirTextAlone) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   Text first;
   auto r = request_of(first, {1, 2, 3}, 1, 2);
   r.keep = true;
-  service.submit(std::move(r));
+  submit(service, std::move(r));
   auto session = first.wait().end.session;
   for (auto& block : session.state.blocks) {
     for (auto& [name, array] : block) tensor_of(array).fill_(std::nan(""));
@@ -408,21 +435,21 @@ TEST(LanguageService, BrokenStatesEndTheirTextAlone) {
   Text broken, whole;
   auto bad = request_of(broken, {4}, 1, 50);
   bad.session = session;
-  service.submit(std::move(bad));
-  service.submit(request_of(whole, {1, 2, 3}, 1, 50));
+  submit(service, std::move(bad));
+  submit(service, request_of(whole, {1, 2, 3}, 1, 50));
   EXPECT_EQ(broken.wait().end.reason, "failed");
   EXPECT_NE(broken.written->end.error, "");
   EXPECT_EQ(whole.wait().end.reason, "length");
   EXPECT_EQ(whole.written->ids.size(), 50u);
 }
 
-TEST(LanguageService, StoppingEndsEveryText) {
+TEST_P(ServedTexts, StoppingEndsEveryText) {
   Metrics metrics;
   Text running, waiting;
   {
-    LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = 1}, metrics);
-    service.submit(request_of(running, {1}, 1, 1'000'000'000));
-    service.submit(request_of(waiting, {1}, 1, 1));
+    LanguageService service(text_of("tssa"), {.batch = 1}, metrics);
+    submit(service, request_of(running, {1}, 1, 1'000'000'000));
+    submit(service, request_of(waiting, {1}, 1, 1));
   }
   EXPECT_EQ(running.wait().end.reason, "interrupted");
   EXPECT_EQ(waiting.wait().end.reason, "interrupted");
@@ -431,37 +458,37 @@ TEST(LanguageService, StoppingEndsEveryText) {
 }
 
 // So that each can answer that the server ends.
-TEST(LanguageService, WorksThatWaitAtTheEndAreRun) {
+TEST_P(ServedTexts, WorksThatWaitAtTheEndAreRun) {
   Metrics metrics;
   std::promise<void> go, begun;
   bool second = false;
   std::thread stopping;
   {
-    LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
-    service.run([&](LanguageModel&) {
+    LanguageService service(text_of("tssa"), {}, metrics);
+    service.run([&] {
       begun.set_value();
       go.get_future().wait();
     });
     begun.get_future().wait();
-    service.run([&](LanguageModel&) { second = true; });
+    service.run([&] { second = true; });
     stopping = std::thread([&] { service.stop(); });
-    while (service.run([](LanguageModel&) {})) std::this_thread::yield();
+    while (service.run([] {})) std::this_thread::yield();
     go.set_value();
     stopping.join();
   }
   EXPECT_TRUE(second);
 }
 
-TEST(LanguageService, EmbeddingsAreDirectionsOfTheMeanOfTheLastLayer) {
+TEST_P(ServedTexts, EmbeddingsAreDirectionsOfTheMeanOfTheLastLayer) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  LanguageService service(text_of("tssa"), {}, metrics);
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < 3000; ++i) ids.push_back(i * i % 251);
   std::promise<std::pair<torch::Tensor, torch::Tensor>> result;
   int pieces = 0;
-  std::function<void(LanguageModel&)> work;
+  std::function<void()> work;
   LanguageService::Embedding embedding{.ids = service.prompt(ids)};
-  work = [&](LanguageModel& model) {
+  work = [&] {
     const auto before = embedding.read;
     service.embed(embedding);
     EXPECT_LE(embedding.read - before, size_t(2 * kPrefixPiece));  // others write in between
@@ -469,7 +496,7 @@ TEST(LanguageService, EmbeddingsAreDirectionsOfTheMeanOfTheLastLayer) {
     if (embedding.direction.empty()) return void(service.run(work));
     const torch::NoGradGuard no_grad;
     const auto all = torch::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
-    const auto mean = model.hidden(all).mean({0, 1});
+    const auto mean = model_of("tssa").model->hidden(all).mean({0, 1});
     result.set_value({torch::tensor(embedding.direction), mean / mean.norm()});
   };
   service.run(work);

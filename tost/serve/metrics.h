@@ -1,4 +1,4 @@
-// Counts and times of a server, in the text form of Prometheus, and its log. Free of torch.
+// Counts and times of a server, in the text form of Prometheus, and its log.
 #pragma once
 
 #include <array>

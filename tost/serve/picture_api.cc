@@ -1,13 +1,8 @@
 // /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
-#include "tost/explain/numbers.h"
+#include <numeric>
+
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/preprocess.h"
-#include "tost/kinds/language/explain_trace.h"
-#include "tost/kinds/vision/engine.h"
-#include "tost/kinds/vision/explain_picture_maps.h"
-#include "tost/kinds/vision/explain_report.h"
-#include "tost/serve/page.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
@@ -89,9 +84,8 @@ PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field,
 // Reserves the pictures' part of the budgets. Decodes the pictures one by one on another thread and
 // passes each to `take`. Finally runs `answer` on the model's thread.
 void decode_pictures(const Call& call, const PicturesPtr& pictures,
-                     std::function<void(const Image&, const Preprocess&)> take,
-                     std::function<void(PictureService&)> answer) {
-  const auto& preprocess = pictures->model.pictures->loaded().info.preprocess;
+                     std::function<void(const Image&)> take, std::function<void()> answer) {
+  const int64_t side = pictures->model.pictures->model->side();
   const auto& files = pictures->files;
   int64_t work = 0;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -102,26 +96,40 @@ void decode_pictures(const Call& call, const PicturesPtr& pictures,
                             "progressive JPEG counts; at most ", kMaxWork,
                             " are decoded for a request: send fewer or smaller ones."));
   }
-  // The network's input stays in memory until the network has read it.
-  work += kSeenWork * int64_t(files.size()) * preprocess.size * preprocess.size;
+  // The network's input stays in memory until it is read.
+  work += kSeenWork * int64_t(files.size()) * side * side;
   const auto part = call.app.pixels.take(work);
   if (part == nullptr) {
     throw ApiError(503, "Too many pictures are being decoded; try again later.", {}, "queue_full");
   }
   pictures->shares = {part, call.request().body_share};
-  const auto decode = [call, pictures, &preprocess, take = std::move(take),
-                       answer = std::move(answer)] {
+  const auto decode = [call, pictures, take = std::move(take), answer = std::move(answer)] {
     for (size_t i = 0; i < pictures->files.size(); ++i) {
       if (call.exchange->disconnected()) return;
       if (call.app.ended()) throw shutting_down();
-      take(
-          decode_image(std::exchange(pictures->files[i], {}), cat("Image ", i + 1), kPictureLimits),
-          preprocess);
+      take(decode_image(std::exchange(pictures->files[i], {}), cat("Image ", i + 1),
+                        kPictureLimits));
     }
     pictures->shares.pop_back();  // of the body
     run_on(*pictures->model.pictures, call, answer);
   };
   if (!call.app.decoders.run([call, decode] { call.attempt(decode); })) throw queue_full();
+}
+
+// The most likely classes first, equal ones in the order of labels.
+json ranked(const std::vector<double>& probabilities, const std::vector<std::string>& classes,
+            int64_t most) {
+  std::vector<size_t> labels(probabilities.size());
+  std::iota(labels.begin(), labels.end(), size_t{0});
+  std::stable_sort(labels.begin(), labels.end(),
+                   [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
+  labels.resize(std::min(labels.size(), size_t(most)));
+  json list = json::array();
+  for (const size_t label : labels) {
+    list.push_back(
+        {{"label", label}, {"class", classes[label]}, {"probability", probabilities[label]}});
+  }
+  return list;
 }
 
 void classify(const Call& call) {
@@ -133,71 +141,49 @@ void classify(const Call& call) {
     Fields fields(call.request().body);
     pictures = listed_pictures(call, fields, "images", kMaxPictures);
   }
+  PictureModel& model = *pictures->model.pictures->model;
   const auto seen = std::make_shared<std::vector<Image>>();
-  const auto answer = [call, pictures, seen](PictureService& service) {
-    const auto& classes = service.loaded().info.classes;
-    const auto probabilities = service.probabilities(*seen);
+  const auto answer = [call, pictures, seen, &model] {
+    const auto probabilities = model.classify(*seen);
     json data = json::array();
     for (size_t i = 0; i < seen->size(); ++i) {
-      json ranked = json::array();
-      for (const auto& c : rank_classes(probabilities[int64_t(i)], classes, pictures->top)) {
-        ranked.push_back(to_json(c));
-      }
-      data.push_back({{"index", i}, {"top", ranked}});
+      data.push_back(
+          {{"index", i}, {"top", ranked(probabilities[i], model.classes(), pictures->top)}});
     }
     call.exchange->record(pictures->model.id);
     call.answer({{"object", "list"}, {"model", pictures->model.id}, {"data", data}});
   };
   decode_pictures(
-      call, pictures,
-      [seen](const Image& image, const Preprocess& preprocess) {
-        seen->push_back(fit_image(image, preprocess));
-      },
+      call, pictures, [seen, &model](const Image& image) { seen->push_back(model.fit(image)); },
       answer);
 }
 
+void check_explains(const ServedModel& served, bool explains) {
+  if (explains) return;
+  throw ApiError(
+      501,
+      cat("Model '", served.id, "' is served without explanations; serve it by the full ",
+          "program, which `make` builds, and without --no-explain."),
+      "model");
+}
+
 void explain_picture(const Call& call, const PicturesPtr& pictures) {
-  const auto input = std::make_shared<PictureInput>();
-  const auto answer = [call, pictures, input](PictureService& service) {
-    const auto& loaded = service.loaded();
-    const auto maps = picture_maps(*loaded.model, loaded.info, std::move(*input));
-    auto seen = to_json(maps);
+  PictureModel& model = *pictures->model.pictures->model;
+  check_explains(pictures->model, model.explains());
+  const auto maps = std::make_shared<std::function<json()>>();
+  const auto answer = [call, pictures, maps] {
+    auto seen = (*maps)();
     seen["model"] = pictures->model.id;
     call.exchange->record(pictures->model.id);
     call.answer(seen);
   };
   decode_pictures(
-      call, pictures,
-      [input](const Image& image, const Preprocess& preprocess) {
-        *input = picture_input(image, preprocess);
-      },
-      answer);
-}
-
-json trace_json(const ServedModel& model, const std::vector<int32_t>& ids, const TextTrace& trace) {
-  json tokens = json::array(), layers = json::array();
-  for (const auto id : ids) tokens.push_back(tokenizer_of(model).piece(int32_t(id)));
-  for (const auto& layer : trace.layers) {
-    const auto of_text = [](const torch::Tensor& x) {
-      return x.defined() ? rounded(x[0], 4) : json();
-    };
-    layers.push_back(
-        {{"mixer", layer.mixer},
-         {"memberships", of_text(layer.pi)},
-         {"entropy", of_text(layer.entropy)},
-         {"group_means", layer.mean_norm.defined() ? json{{"norm", of_text(layer.mean_norm)},
-                                                          {"cosine", of_text(layer.mean_cosine)}}
-                                                   : json()},
-         {"effect", of_text(layer.effect)}});
-  }
-  return {{"model", model.id},
-          {"tokens", tokens},
-          {"surprisal", ids.size() > 1 ? rounded(trace.loss[0], 4) : json::array()},
-          {"layers", layers}};
+      call, pictures, [maps, &model](const Image& image) { *maps = model.explain(image); }, answer);
 }
 
 void explain_words(const Call& call, Fields& fields) {
   const auto& model = call.app.language(fields.text("model", {}));
+  check_explains(model, bool(model.language->text().explain));
   const auto ids = encode_text(model, fields.needed_text("text"));
   fields.finish();
   const auto most = std::min(kMaxExplained, model.language->most_tokens());
@@ -205,10 +191,13 @@ void explain_words(const Call& call, Fields& fields) {
     throw ApiError(400, cat("'text' has ", ids.size(), " tokens; 1 to ", most, " are expected."),
                    "text");
   }
-  run_on(*model.language, call, [call, &model, ids](LanguageModel& network) {
-    const auto batch = torch::tensor(ids, torch::kLong).unsqueeze(0);
+  run_on(*model.language, call, [call, &model, ids] {
     call.exchange->record(model.id, int64_t(ids.size()));
-    call.answer(trace_json(model, ids, trace_text(network, batch)));
+    auto shown = model.language->text().explain(ids);
+    shown["model"] = model.id;
+    shown["tokens"] = json::array();
+    for (const auto id : ids) shown["tokens"].push_back(tokenizer_of(model).piece(id));
+    call.answer(shown);
   });
 }
 
@@ -220,38 +209,11 @@ void explain(const Call& call) {
   explain_picture(call, listed_pictures(call, fields, "image", 1));
 }
 
-void page(const Call& call) {
-  call.exchange->answer(start_page());
-}
-
 }  // namespace
 
-PictureService::PictureService(LoadedModel loaded, Precision precision, int64_t queue,
-                               int64_t threads)
-    : loaded_(std::move(loaded)),
-      precision_(precision),
-      runner_(*loaded_.model, precision, /*engine=*/VisionEngine::supports(*loaded_.model)),
-      thread_(1, queue, [threads] {
-        if (threads > 0) at::set_num_threads(int(threads));
-      }) {}
-
-torch::Tensor PictureService::probabilities(const std::vector<Image>& pictures) {
-  const torch::InferenceMode no_grad;
-  const auto& preprocess = loaded_.info.preprocess;
-  const Normalizer normalize(preprocess);
-  const auto batch = torch::empty(
-      {int64_t(pictures.size()), preprocess.channels, preprocess.size, preprocess.size});
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    normalize(pictures[i], batch[int64_t(i)].data_ptr<float>());
-  }
-  return runner_.logits(batch).to(torch::kDouble).softmax(1);
-}
-
-const std::vector<Route>& picture_routes() {
-  static const std::vector<Route> routes{{"POST", "/v1/classify", classify, {"model"}},
-                                         {"POST", "/v1/explain", explain, {"model"}},
-                                         {"GET", "/", page, {}, true}};
-  return routes;
+Routes picture_routes() {
+  return {{"POST", "/v1/classify", classify, {"model"}},
+          {"POST", "/v1/explain", explain, {"model"}}};
 }
 
 }  // namespace tost

@@ -5,8 +5,8 @@
 namespace tost {
 namespace {
 
-// The overhead of a tensor in bytes: its object, its storage's object, and an entry in a map.
-constexpr int64_t kTensorBytes = 512;
+// The overhead of an array in bytes: its object, its owner's, and an entry in a map.
+constexpr int64_t kArrayBytes = 512;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ struct PrefixCache::Node {
   const Piece* piece = nullptr;  // the key in parent->next
   int64_t tokens = 0, bytes = 0;
   LanguageState state;
-  torch::Tensor last;  // as add() got it
+  Array last;  // as add() got it
   std::list<Node*>::iterator place;
 };
 
@@ -51,18 +51,18 @@ PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
   const bool whole = node->tokens % kPrefixPiece == 0;
   return {.tokens = node->tokens,
           .state = copy_of(node->state),
-          .hidden = whole ? node->last : torch::Tensor(),
-          .logits = whole ? torch::Tensor() : node->last};
+          .hidden = whole ? node->last : Array(),
+          .logits = whole ? Array() : node->last};
 }
 
 void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
-                      const torch::Tensor& last) {
+                      const Array& last) {
   const int64_t before = (tokens - 1) / kPrefixPiece;
   auto piece = piece_at(ids, before);
   int64_t bytes = int64_t(sizeof(Node) + sizeof(Piece) + piece.size() * sizeof(piece[0])) +
-                  int64_t(last.nbytes()) + 2 * kTensorBytes;
+                  last.bytes() + 2 * kArrayBytes;
   for (const auto& block : state.blocks) {
-    for (const auto& [name, array] : block) bytes += array.bytes() + kTensorBytes;
+    for (const auto& [name, array] : block) bytes += array.bytes() + kArrayBytes;
   }
   if (bytes > most_bytes_) return;
   Node* parent = root_.get();

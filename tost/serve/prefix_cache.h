@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "tost/kinds/language/model.h"
+#include "tost/engine/language_state.h"
 
 namespace tost {
 
@@ -20,15 +20,15 @@ inline constexpr int64_t kPrefixPiece = 256;
 // Not thread-safe.
 class PrefixCache {
  public:
-  // The limit in bytes for tensors, keys and overhead; 0 disables the cache.
+  // Limit in bytes for arrays, keys and the overhead of allocator and trie; 0 caches nothing.
   explicit PrefixCache(int64_t most_bytes);
   ~PrefixCache();
 
   struct Hit {
-    int64_t tokens = 0;    // 0: nothing found
-    LanguageState state;   // a copy
-    torch::Tensor hidden;  // of the last token, after the final norm [1, C]; of a whole piece
-    torch::Tensor logits;  // that follow the whole prompt, where it ends within a piece
+    int64_t tokens = 0;   // 0: nothing found
+    LanguageState state;  // a copy
+    Array hidden;         // of the last token, after the final norm [1, C]; of a whole piece
+    Array logits;         // that follow the whole prompt, where it ends within a piece
   };
   // Finds the state after all of `ids`, or after the longest cached beginning of whole pieces.
   Hit find(std::span<const int32_t> ids);
@@ -38,7 +38,7 @@ class PrefixCache {
   // Evicts the least recently used leaves. `last` is the hidden vector if `tokens` is a multiple,
   // else the logits.
   void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
-           const torch::Tensor& last);
+           const Array& last);
 
   int64_t bytes() const { return bytes_; }
   int64_t entries() const { return int64_t(recent_.size()); }

@@ -2,15 +2,25 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/ops/arrays.h"
-
 namespace tost {
 namespace {
 
+Array row_of(int64_t width, double value) {
+  Array row = Array::empty({1, width});
+  std::fill_n(row.mutable_data(), width, float(value));
+  return row;
+}
+
 LanguageState state_of(int64_t position, double value) {
   LanguageState state{.position = position};
-  state.blocks.push_back({{"statistics", array_of(torch::full({1, 8}, value, torch::kDouble))}});
+  Array statistics = Array::empty({1, 8}, TorchDtype::kFloat64);
+  std::fill_n(statistics.mutable_data<double>(), 8, value);
+  state.blocks.push_back({{"statistics", statistics}});
   return state;
+}
+
+void clear(LanguageState& state) {
+  std::fill_n(state.blocks[0]["statistics"].mutable_data<double>(), 8, 0.0);
 }
 
 std::vector<int32_t> text(int64_t pieces, int32_t last = 1) {
@@ -21,7 +31,7 @@ std::vector<int32_t> text(int64_t pieces, int32_t last = 1) {
 
 void add(PrefixCache& cache, const std::vector<int32_t>& ids) {
   for (int64_t n = kPrefixPiece; n <= int64_t(ids.size()); n += kPrefixPiece) {
-    cache.add(ids, n, state_of(n, double(n)), torch::full({1, 4}, double(n)));
+    cache.add(ids, n, state_of(n, double(n)), row_of(4, double(n)));
   }
 }
 
@@ -38,7 +48,7 @@ TEST(PrefixCache, FindsTheLongestBeginning) {
   const auto hit = cache.find(longer);
   EXPECT_EQ(hit.tokens, kPrefixPiece);
   EXPECT_EQ(hit.state.position, kPrefixPiece);
-  EXPECT_EQ(hit.hidden[0][0].item<double>(), double(kPrefixPiece));
+  EXPECT_EQ(hit.hidden.data()[0], float(kPrefixPiece));
 }
 
 TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
@@ -47,12 +57,12 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
   add(cache, ids);
   ids.insert(ids.end(), {3, 4});
   const auto tokens = int64_t(ids.size());
-  cache.add(ids, tokens, state_of(tokens, 7), torch::full({1, 9}, 7.0));
+  cache.add(ids, tokens, state_of(tokens, 7), row_of(9, 7.0));
   const auto hit = cache.find(ids);
   EXPECT_EQ(hit.tokens, tokens);
   EXPECT_EQ(hit.state.position, tokens);
   EXPECT_FALSE(hit.hidden.defined());
-  EXPECT_EQ(hit.logits.sizes(), (std::vector<int64_t>{1, 9}));
+  EXPECT_EQ(hit.logits.shape(), (Array::Shape{1, 9}));
   auto longer = ids, shorter = ids, other = ids;
   longer.push_back(5);
   shorter.pop_back();
@@ -63,7 +73,7 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
     EXPECT_TRUE(before.hidden.defined() && !before.logits.defined());
   }
   using Ids = std::vector<int32_t>;
-  cache.add(Ids{1, 2}, 2, state_of(2, 7), torch::zeros({1, 9}));  // less than a piece
+  cache.add(Ids{1, 2}, 2, state_of(2, 7), row_of(9, 0));  // less than a piece
   EXPECT_EQ(cache.find(Ids{1, 2}).tokens, 2);
   EXPECT_EQ(cache.find(Ids{1, 2, 3}).tokens, 0);
   EXPECT_EQ(cache.find(Ids{1}).tokens, 0);
@@ -72,10 +82,10 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
 TEST(PrefixCache, GivesCopies) {
   PrefixCache cache(1 << 20);
   auto state = state_of(kPrefixPiece, 5);
-  cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4}));
-  tensor_of(state.blocks[0]["statistics"]).zero_();
+  cache.add(text(1), kPrefixPiece, state, row_of(4, 0));
+  clear(state);
   auto hit = cache.find(text(1));
-  tensor_of(hit.state.blocks[0]["statistics"]).zero_();
+  clear(hit.state);
   EXPECT_EQ(cache.find(text(1)).state.blocks[0]["statistics"].data<double>()[7], 5);
 }
 
@@ -105,7 +115,7 @@ TEST(PrefixCache, WhatNeverFitsDropsNothing) {
   add(cache, text(1));
   LanguageState large = state_of(kPrefixPiece, 1);
   large.blocks[0]["statistics"] = Array::zeros({1, 1000}, TorchDtype::kFloat64);
-  cache.add(text(1, 7), kPrefixPiece, large, torch::zeros({1, 4}));
+  cache.add(text(1, 7), kPrefixPiece, large, row_of(4, 0));
   EXPECT_EQ(cache.find(text(1, 7)).tokens, 0);
   EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
 }
@@ -114,8 +124,8 @@ TEST(PrefixCache, IsAsItWasWhereMemoryEnds) {
   PrefixCache cache(int64_t{1} << 60);
   auto state = state_of(kPrefixPiece, 5);
   state.blocks[0]["statistics"] =
-      array_of(torch::zeros({1}, torch::kByte).expand({int64_t{1} << 52}));
-  EXPECT_THROW(cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4})), std::exception);
+      Array({int64_t{1} << 52}, TorchDtype::kUInt8, std::make_shared<char>(), {0});
+  EXPECT_THROW(cache.add(text(1), kPrefixPiece, state, row_of(4, 0)), std::exception);
   EXPECT_EQ(cache.find(text(1)).tokens, 0);
   EXPECT_EQ(cache.bytes(), 0);
   add(cache, text(1));
@@ -125,10 +135,10 @@ TEST(PrefixCache, IsAsItWasWhereMemoryEnds) {
 TEST(PrefixCache, CountsTheOverheadOfSmallEntries) {
   PrefixCache cache(1 << 20);
   for (int32_t id = 0; id < 100; ++id) {
-    cache.add(std::vector<int32_t>{id}, 1, state_of(1, 1), torch::zeros({1, 4}));
+    cache.add(std::vector<int32_t>{id}, 1, state_of(1, 1), row_of(4, 0));
   }
-  // Two tensors of 64 and 16 bytes, each with an object of its own and one of its storage.
-  const auto objects = int64_t(2 * (sizeof(at::TensorImpl) + sizeof(c10::StorageImpl)));
+  // Two arrays of 64 and 16 bytes, each an object with its sizes, in a map or not.
+  const auto objects = int64_t(2 * (sizeof(Array) + 2 * sizeof(int64_t)) + sizeof(std::string));
   EXPECT_GT(cache.bytes(), 100 * (80 + objects));
 }
 

@@ -2,7 +2,6 @@
 #include "tost/engine/arrays_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
@@ -22,7 +21,6 @@ class ResponseAnswer : public TextAnswer {
 
  protected:
   void begin_stream() override {
-    if (std::exchange(begun_, true)) return;
     event("response.created", {{"response", object("in_progress")}});
     event("response.output_item.added", {{"output_index", 0},
                                          {"item",
@@ -101,7 +99,6 @@ class ResponseAnswer : public TextAnswer {
             {"previous_response_id", previous.empty() ? json() : json(previous)}};
   }
 
-  bool begun_ = false;
   int64_t sequence_ = 0;
 };
 
@@ -148,13 +145,16 @@ void respond(const Call& call) {
   const auto answer = std::make_shared<ResponseAnswer>(call, model, stream);
   answer->previous = previous;
   answer->store = store;
-  TextRequest request{.prompt = model.language->prompt(encode_text(model, text)), .config = config};
+  std::vector<TextRequest> one(1);
+  TextRequest& request = one[0];
+  request.prompt = model.language->prompt(encode_text(model, text));
+  request.config = config;
   if (!previous.empty()) {
     const auto bytes = app.sessions.read(previous, model.id);
     request.session = session_from(model, *bytes, cat("Response '", previous, "'"));
   }
   if (store) answer->id = answer->store_as("resp", request);
-  answer->submit(std::move(request));
+  answer->submit(std::move(one));
 }
 
 // Checks that a name is that of a stored response and not of a session.
@@ -182,10 +182,10 @@ void remove_response(const Call& call) {
 
 }  // namespace
 
-void add_response_routes(std::vector<Route>& routes) {
-  routes.push_back({"POST", "/v1/responses", respond});
-  routes.push_back({"GET", "/v1/responses/*", show_response});
-  routes.push_back({"DELETE", "/v1/responses/*", remove_response});
+Routes response_routes() {
+  return {{"POST", "/v1/responses", respond},
+          {"GET", "/v1/responses/*", show_response},
+          {"DELETE", "/v1/responses/*", remove_response}};
 }
 
 }  // namespace tost

@@ -8,6 +8,8 @@
 #include "tost/base/random.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/file.h"
 #include "tost/serve/app.h"
 
 namespace tost {
@@ -17,7 +19,7 @@ using nlohmann::json;
 
 constexpr int kClients = 6, kRequests = 60;
 
-LoadedLanguage mixed_model() {
+ServedText mixed_model() {
   LanguageConfig c;
   c.vocab = 257;
   c.block = 600;
@@ -26,12 +28,9 @@ LoadedLanguage mixed_model() {
   c.heads = 2;
   c.mixer = "tssa";
   c.positions = "none";
-  LoadedLanguage loaded;
-  loaded.model = make_language_model(c);
-  loaded.model->eval();
-  loaded.info.config = c;
-  loaded.info.tokenizer = make_byte_tokenizer();
-  return loaded;
+  auto model = make_language_model(c);
+  model->eval();
+  return {text_engine(model, Precision::kFp32), {.config = c, .tokenizer = make_byte_tokenizer()}};
 }
 
 // A client that may leave before its answer has ended.
@@ -163,8 +162,7 @@ TEST(ServeMixSlow, EveryRequestIsAnsweredUntilTheEnd) {
     App app({}, {.folder = folder.path() / "s", .bytes = 20'000, .idle_s = 0}, stop);
     app.add({.id = "mixed",
              .language = std::make_unique<LanguageService>(
-                 mixed_model(), Precision::kFp32,
-                 ServiceLimits{.batch = 3, .queue = 8, .prefix_bytes = 20'000, .threads = 1},
+                 mixed_model(), ServiceLimits{.batch = 3, .queue = 8, .prefix_bytes = 20'000},
                  app.metrics),
              .pictures = nullptr});
     Mix mix(app);

@@ -1,5 +1,6 @@
 #include "tost/serve/session_store.h"
 
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ using WallClock = std::chrono::system_clock;  // a restart does not reset it
 constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
 constexpr int64_t kMaxFileBytes = int64_t{1} << 32;
+constexpr int64_t kTrimBytes = 16 << 20;
 
 // Makes an id of `kind` and an unpredictable random part.
 std::string new_id(const std::string& kind) {
@@ -55,6 +57,27 @@ auto on_disk(const Work& work) {
     throw ApiError(500, error.what(), "session", "session_storage");
   }
 }
+
+// Counts failures, so that one failed save does not prevent the others.
+class Failures {
+ public:
+  template <class Work>
+  void run(const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      if (count_++ == 0) first_ = error.what();
+    }
+  }
+  void report() const {
+    if (count_ == 0) return;
+    fail_data(count_, count_ == 1 ? " session" : " sessions", " could not be saved: ", first_);
+  }
+
+ private:
+  int64_t count_ = 0;
+  std::string first_;
+};
 
 }  // namespace
 
@@ -233,14 +256,8 @@ std::string SessionStore::reserve(const std::string& kind, const std::string& mo
 
 std::string SessionStore::add(const std::string& kind, const std::string& model, int64_t position,
                               std::string bytes) {
-  auto id = new_id(kind);
-  bytes.shrink_to_fit();
-  Entry e;
-  e.info.model = model;
-  e.info.position = position;
-  e.bytes = std::make_shared<const std::string>(std::move(bytes));
-  const Lock lock(mutex_);
-  insert(id, std::move(e));
+  auto id = reserve(kind, model, int64_t(bytes.size()));
+  give_back(id, position, std::move(bytes));
   return id;
 }
 
@@ -336,6 +353,65 @@ int64_t SessionStore::bytes_in_memory() const {
 int64_t SessionStore::count() const {
   const Lock lock(mutex_);
   return int64_t(entries_.size());
+}
+
+void SessionStore::save_all() {
+  const Lock lock(mutex_);
+  if (!lock_) return;
+  Failures failures;
+  for (auto& [id, e] : entries_) {
+    failures.run([&] { save(e); });
+  }
+  failures.report();
+}
+
+// Trims the allocator, which keeps the memory of freed sessions until then.
+void SessionStore::trim() {
+  {
+    const Lock lock(mutex_);
+    most_ = std::max(most_, bytes_);
+    if (most_ - bytes_ < kTrimBytes) return;
+    most_ = bytes_;
+  }
+  malloc_trim(0);
+}
+
+// Writes one session at a time, so that a request waits for at most one file.
+template <class Work>
+void SessionStore::each_idle(double seconds, bool in_memory, const Work& work) {
+  std::vector<std::string> ids;
+  {
+    const Lock lock(mutex_);
+    for (const auto& [id, e] : entries_) {
+      if ((e.bytes != nullptr || !in_memory) && idle(e, seconds)) ids.push_back(id);
+    }
+  }
+  for (const auto& id : ids) {
+    const Lock lock(mutex_);
+    const auto at = entries_.find(id);
+    if (at != entries_.end() && idle(at->second, seconds)) work(at);
+  }
+}
+
+void SessionStore::spill_idle() {
+  trim();
+  if (limits_.age_s > 0)
+    each_idle(limits_.age_s, false, [this](Entries::iterator at) { erase(at); });
+  if (!lock_) return;
+  Failures failures;
+  each_idle(limits_.idle_s, true, [&](Entries::iterator at) {
+    failures.run([&] {
+      save(at->second);
+      drop(at->second);
+    });
+  });
+  // A session may have grown until it was returned, so the sum may exceed the limit.
+  for (bool spilled = true; spilled;) {
+    spilled = false;
+    const Lock lock(mutex_);
+    if (bytes_ > limits_.bytes) failures.run([&] { spilled = spill_oldest(nullptr); });
+  }
+  failures.report();
 }
 
 }  // namespace tost

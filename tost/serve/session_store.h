@@ -1,5 +1,5 @@
-// Stores the sessions that no text is using, in memory or in a folder, as the bytes of their files.
-// The bytes never change, so a fork is another name for the same bytes. Free of torch.
+// Stores the sessions that no text is using, each as the bytes of its file, in memory or in a
+// folder. The bytes never change, so a fork is another name for the same bytes.
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,6 @@
 #include <charconv>
 
 #include "tost/io/parse_json.h"
-#include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
@@ -42,10 +41,11 @@ void create(const Call& call) {
   const auto prompt = fields.needed_text("prompt");
   fields.finish();
   const auto answer = std::make_shared<NewSession>(call, model);
-  TextRequest request{.prompt = model.language->prompt(encode_text(model, prompt))};
-  request.config.max_tokens = 0;
-  answer->id = answer->store_as("sess", request);
-  answer->submit(std::move(request));
+  std::vector<TextRequest> one(1);
+  one[0].prompt = model.language->prompt(encode_text(model, prompt));
+  one[0].config.max_tokens = 0;
+  answer->id = answer->store_as("sess", one[0]);
+  answer->submit(std::move(one));
 }
 
 // Answers with one page of the list of sessions, in the form of OpenAI's lists.
@@ -105,20 +105,15 @@ void import_state(const Call& call) {
 
 }  // namespace
 
-const std::vector<Route>& session_routes() {
-  static const std::vector<Route> routes = [] {
-    std::vector<Route> all{{"POST", "/v1/sessions", create},
-                           {"GET", "/v1/sessions", list, {"after", "limit"}},
-                           {"POST", "/v1/sessions/import", import_state, {"model"}},
-                           {"GET", "/v1/sessions/*", show},
-                           {"DELETE", "/v1/sessions/*", remove},
-                           {"POST", "/v1/sessions/*/fork", fork},
-                           {"POST", "/v1/sessions/*/save", save},
-                           {"GET", "/v1/sessions/*/state", export_state}};
-    add_response_routes(all);
-    return all;
-  }();
-  return routes;
+Routes session_routes() {
+  return {{"POST", "/v1/sessions", create},
+          {"GET", "/v1/sessions", list, {"after", "limit"}},
+          {"POST", "/v1/sessions/import", import_state, {"model"}},
+          {"GET", "/v1/sessions/*", show},
+          {"DELETE", "/v1/sessions/*", remove},
+          {"POST", "/v1/sessions/*/fork", fork},
+          {"POST", "/v1/sessions/*/save", save},
+          {"GET", "/v1/sessions/*/state", export_state}};
 }
 
 }  // namespace tost

@@ -188,18 +188,13 @@ void TextAnswer::submit(std::vector<TextRequest> requests) {
   }
 }
 
-void TextAnswer::submit(TextRequest request) {
-  std::vector<TextRequest> one;
-  one.push_back(std::move(request));
-  submit(std::move(one));
-}
-
 // Whether the server aborted the text before its first token.
 bool TextAnswer::unwritten(const Choice& choice) const {
   return choice.end.reason == "interrupted" && choice.end.new_tokens == 0;
 }
 
 void TextAnswer::open_stream() {
+  if (std::exchange(open_stream_, true)) return;
   exchange_->begin({.type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}});
   begin_stream();
 }

@@ -64,7 +64,6 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::string store_as(const std::string& kind, TextRequest& request);
   // Submits one text for each choice, or throws an ApiError. The answer lives as long as its texts.
   void submit(std::vector<TextRequest> requests);
-  void submit(TextRequest request);
 
  protected:
   virtual void begin_stream() {}
@@ -107,6 +106,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   void open_stream();
 
   std::unique_ptr<Lease> lease_;
+  bool open_stream_ = false;
   size_t open_;
 };
 

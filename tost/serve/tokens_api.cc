@@ -3,7 +3,6 @@
 
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
-#include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
@@ -69,7 +68,7 @@ void embed(const Call& call) {
     size_t next = 0;
 
     static void run(const std::shared_ptr<Task>& task) {
-      run_on(*task->model.language, task->call, [task](LanguageModel&) {
+      run_on(*task->model.language, task->call, [task] {
         auto& text = task->texts[task->next];
         task->model.language->embed(text);
         task->next += !text.direction.empty();
@@ -100,16 +99,10 @@ void embed(const Call& call) {
 
 }  // namespace
 
-const std::vector<Route>& language_routes() {
-  static const std::vector<Route> routes = [] {
-    std::vector<Route> all{{"POST", "/v1/embeddings", embed},
-                           {"POST", "/tokenize", tokenize},
-                           {"POST", "/detokenize", detokenize}};
-    add_completion_routes(all);
-    add_chat_routes(all);
-    return all;
-  }();
-  return routes;
+Routes token_routes() {
+  return {{"POST", "/v1/embeddings", embed},
+          {"POST", "/tokenize", tokenize},
+          {"POST", "/detokenize", detokenize}};
 }
 
 }  // namespace tost

@@ -6,14 +6,10 @@
 
 namespace tost {
 
-Workers::Workers(int64_t threads, int64_t queue, std::function<void()> begin)
-    : queue_(size_t(queue)) {
+Workers::Workers(int64_t threads, int64_t queue) : queue_(size_t(queue)) {
   try {
     for (int64_t i = 0; i < threads; ++i) {
-      threads_.push_back(start_thread([this, begin] {
-        if (begin) begin();
-        loop();
-      }));
+      threads_.push_back(start_thread([this] { loop(); }));
     }
   } catch (...) {
     stop();
@@ -57,6 +53,14 @@ void Workers::loop() {
       // Ignores an exception, because memory is exhausted even for the message.
     }
   }
+}
+
+std::shared_ptr<void> Budget::take(int64_t amount) {
+  if ((*taken_ += amount) > most_) {
+    *taken_ -= amount;
+    return nullptr;
+  }
+  return {taken_.get(), [taken = taken_, amount](void*) { *taken -= amount; }};
 }
 
 }  // namespace tost

@@ -1,20 +1,23 @@
-// Threads that take work from a bounded queue. Free of torch.
+// What bounds the work of a server: threads with a queue, and budgets.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace tost {
 
+// Threads that take work from a bounded queue.
 class Workers {
  public:
-  // Starts threads, each of which first runs `begin`. Throws a data Error if a thread cannot start.
-  Workers(int64_t threads, int64_t queue, std::function<void()> begin = {});
+  // Throws a data Error if a thread cannot be started.
+  Workers(int64_t threads, int64_t queue);
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -33,6 +36,19 @@ class Workers {
   std::deque<std::function<void()>> works_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+};
+
+// A limit for the sum of an amount over all requests in flight.
+class Budget {
+ public:
+  explicit Budget(int64_t most) : most_(most) {}
+  // Takes a part until the last copy of the result is destroyed; null if too little is left.
+  std::shared_ptr<void> take(int64_t amount);
+  int64_t taken() const { return *taken_; }
+
+ private:
+  const int64_t most_;
+  const std::shared_ptr<std::atomic<int64_t>> taken_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 }  // namespace tost

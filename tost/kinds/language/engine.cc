@@ -169,6 +169,45 @@ std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageMod
   return engine;
 }
 
+namespace {
+
+class EngineOfModel : public TextEngine {
+ public:
+  EngineOfModel(std::shared_ptr<LanguageModel> model, Precision precision)
+      : model_(std::move(model)), engine_(*model_, precision) {}
+
+  const LanguageConfig& config() const override { return engine_.config(); }
+  Precision precision() const override { return engine_.precision(); }
+  void expect_texts() override { engine_.expect_texts(); }
+  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override {
+    return array_of(engine_.extend(tensor_over(ids, batch, tokens), state));
+  }
+  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override {
+    return array_of(engine_.step(ids, states));
+  }
+  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override {
+    return array_of(engine_.hidden(tensor_over(ids, 1, tokens), &state)[0]);
+  }
+  Array logits(const Array& rows) override {
+    return array_of(engine_.logits(tensor_of(rows.clone())));  // they may be a part of a tensor
+  }
+  Arrays weights() const override { return model_->weights(); }
+
+ private:
+  static Tensor tensor_over(const int64_t* ids, int64_t batch, int64_t tokens) {
+    return torch::from_blob(const_cast<int64_t*>(ids), {batch, tokens}, torch::kLong);
+  }
+
+  const std::shared_ptr<LanguageModel> model_;
+  LanguageEngine engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision) {
+  return std::make_unique<EngineOfModel>(std::move(model), precision);
+}
+
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,
                     torch::Device device) {
   if (device.is_cpu()) {

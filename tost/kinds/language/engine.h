@@ -61,6 +61,9 @@ class LanguageEngine : public LanguageReader {
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
                                                Precision precision);
 
+// The model as a server reads it: by an engine of this precision, and for /v1/explain by modules.
+std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision);
+
 // Prepares a loaded model for a device. On the CPU, the inference engine runs the model in
 // `precision`, but modules run an auto-encoder, in fp32. On a GPU, modules run the model in fp32 or
 // bf16 (see scope_precision()). Throws a usage Error for other precisions.
