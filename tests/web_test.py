@@ -299,11 +299,13 @@ class Text(Browser):
             self.near(row[1], layer["norms"]["mean"])
 
 
-class Serve(Browser):
+class Served(Browser):
+    flags = []
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.process = subprocess.Popen([TOST, "serve", "words", "shapes", "--port", "0"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        cls.process = subprocess.Popen([TOST, "serve", *cls.flags, "--port", "0"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         cls.port = int(re.search(r"http://\S+:(\d+)/", cls.process.stdout.readline())[1])
         cls.home = f"http://127.0.0.1:{cls.port}/"
 
@@ -314,17 +316,36 @@ class Serve(Browser):
         cls.process.stdout.close()
         super().tearDownClass()
 
+    def opened(self, **options):
+        page = self.open(self.home, **options)
+        page.wait_for_selector("#write:not([hidden])")
+        return page
+
+
+class ServeWithoutExplanations(Served):
+    flags = ["words", "shapes", "--no-explain"]
+
+    def test_writes_and_names_pictures_without_layers(self):
+        page = self.opened()
+        page.fill("#tokens", "12")
+        page.press("#prompt", "Control+Enter")
+        self.until(page, "document.querySelector('.text .own')?.textContent && !document.querySelector('#more').disabled")
+        self.assertFalse(page.locator("#inside").is_visible())
+        page.click("#samples button >> nth=0")
+        self.until(page, "document.querySelector('#look-status').textContent.endsWith('%')")
+        self.assertEqual(page.locator("#seen > *").count(), 0)
+        page.click(".text button")
+
+
+class Serve(Served):
+    flags = ["words", "shapes"]
+
     def sessions(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         connection.request("GET", "/v1/sessions")
         found = json.loads(connection.getresponse().read())["data"]
         connection.close()
         return {session["id"]: session for session in found}
-
-    def opened(self, **options):
-        page = self.open(self.home, **options)
-        page.wait_for_selector("#write:not([hidden])")
-        return page
 
     def written(self, page, text, tokens=12):
         self.until(page, f"document.querySelectorAll('.text').length >= {text} && document.querySelector('#stop').disabled && !document.querySelector('#more').disabled")

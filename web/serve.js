@@ -39,6 +39,7 @@ const sessions = {
 // `position` counts the tokens that this page has seen of `session`, `begin` those of the prompt.
 const texts = [];
 let chosen = null, abort = null, made = 0;
+const explains = new Set();  // the models that /v1/explain knows
 const stored = ["name", "model", "prompt", "content", "kept", "shared", "of", "base", "session", "position", "begin", "bytes", "first",
     "seed", "rate", "keptPosition", "counted"];
 
@@ -270,8 +271,9 @@ $("fork").addEventListener("click", async () => {
 });
 $("write-model").addEventListener("change", () => { $("inside").hidden = true; });
 
-// What the layers make of the text's beginning.
+// What the layers make of the text's beginning, where the server can tell.
 async function lookInside(text) {
+  if (!explains.has(text.model)) return;
   const whole = [...(text.prompt + text.content)].slice(0, 400).join("");
   try {
     text.trace = await postForJson("/v1/explain", { model: text.model, text: whole });
@@ -297,11 +299,13 @@ async function look(blob, name) {
   $("seen").replaceChildren();
   say($("look-status"), "Looking at " + name + " …");
   try {
-    const path = "/v1/explain?model=" + encodeURIComponent($("look-model").value);
+    const model = $("look-model").value, inside = explains.has(model);
+    const path = (inside ? "/v1/explain?model=" : "/v1/classify?model=") + encodeURIComponent(model);
     const seen = await (await ask(path, { method: "POST", headers: { "Content-Type": blob.type || "image/png" }, body: blob })).json();
     if (turn !== looking) return;
-    say($("look-status"), name + ": " + seen.top[0].class + ", " + percent(seen.top[0].probability));
-    $("seen").replaceChildren(pictureView({ ...seen, name }));
+    const [best] = inside ? seen.top : seen.data[0].top;
+    say($("look-status"), name + ": " + best.class + ", " + percent(best.probability));
+    if (inside) $("seen").replaceChildren(pictureView({ ...seen, name }));
   } catch (error) {
     if (turn === looking) say($("look-status"), error.message, true);
   }
@@ -364,6 +368,7 @@ async function start() {
       $(place).hidden = ids.length === 0;
       $(select).replaceChildren(...ids.map((id) => el("option", id)));
     }
+    for (const model of models) if (model.explains) explains.add(model.id);
     say($("status"), models.map((m) => m.id + " (" + m.kind + ", " + m.precision + ")").join(", "));
     $("key-form").hidden = true;
     if (texts.length === 0) restore();
