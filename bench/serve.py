@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What a server does on this machine: throughput of many texts, known prompts, memory of idle sessions, hostile clients.
 
-usage: bench/serve.py TOST MODEL texts|prompts|sessions|hostile [--flags "FLAGS OF TOST SERVE"] [options]
+usage: bench/serve.py TOST MODEL start|texts|prompts|sessions|hostile [--flags "FLAGS OF TOST SERVE"] [options]
 
 Starts `tost serve MODEL` on a free port, measures and ends it. Needs only Python's standard library.
 
+  start     from the command to its address, and to the first token of a text over HTTP; peak of resident memory after it
+            and after a text of --tokens tokens
   texts     tokens a second of one text, and of --streams texts at a time
   prompts   time to the first token: a prompt of one token, new and known, and of --tokens tokens that are known already
   sessions  resident memory of --count sessions of --tokens tokens each, and the bytes that /metrics counts; with
@@ -33,11 +35,13 @@ import time
 class Server:
     def __init__(self, program, model, flags):
         command = [program, "serve", f"model={model}", "--port", "0", *flags]
+        self.begin = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         found = re.search(r":(\d+)/", self.process.stdout.readline())
         if not found:
             sys.exit("The server did not start; run it by hand to see why: " + shlex.join(command))
         self.port = int(found[1])
+        self.started = time.perf_counter() - self.begin
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
@@ -58,14 +62,30 @@ class Server:
     def metric(self, name):
         return float(re.search(rf"^{name} (\S+)$", self.ask("GET", "/metrics").decode(), re.M)[1])
 
-    def resident(self):
-        return 1024 * int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{self.process.pid}/status").read_text())[1])
+    def resident(self, what="VmRSS"):
+        return 1024 * int(re.search(what + r":\s+(\d+)", pathlib.Path(f"/proc/{self.process.pid}/status").read_text())[1])
 
     def end(self):
         self.process.terminate()
         code = self.process.wait(120)
         if code != 0:
             sys.exit(f"The server ended with status {code}.")
+
+
+def start(server, o):
+    addresses, tokens, peaks, later = [], [], [], []
+    for _ in range(o.repeat):
+        fresh = Server(o.program, o.model, shlex.split(o.flags))
+        fresh.complete(prompt="The king", max_tokens=1, seed=1)
+        tokens.append(1e3 * (time.perf_counter() - fresh.begin))
+        addresses.append(1e3 * fresh.started)
+        peaks.append(fresh.resident("VmHWM") / 2**20)
+        fresh.complete(prompt="The king", max_tokens=o.tokens, seed=1)
+        later.append(fresh.resident("VmHWM") / 2**20)
+        fresh.end()
+    for name, t, unit in (("address", addresses, "ms"), ("first token", tokens, "ms"), ("peak memory", peaks, "MiB"),
+                          (f"peak after {o.tokens} tokens", later, "MiB")):
+        print(f"{name}: {statistics.median(t):.1f} {unit} ({min(t):.1f} to {max(t):.1f})")
 
 
 def rate(server, streams, tokens):
@@ -219,7 +239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("model")
-    parser.add_argument("what", choices=["texts", "prompts", "sessions", "hostile"])
+    parser.add_argument("what", choices=["start", "texts", "prompts", "sessions", "hostile"])
     parser.add_argument("--flags", default="", help="of tost serve")
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--tokens", type=int, help="default: 150 for texts, 4096 for prompts, 100000 for sessions")
@@ -233,7 +253,7 @@ def main():
         flags += ["--session-bytes", str(1 << 40), "--max-sessions", str(o.count + 10)]
     server = Server(o.program, o.model, flags)
     try:
-        {"texts": texts, "prompts": prompts, "sessions": sessions, "hostile": hostile}[o.what](server, o)
+        {"start": start, "texts": texts, "prompts": prompts, "sessions": sessions, "hostile": hostile}[o.what](server, o)
     finally:
         server.end()
 
