@@ -1,6 +1,6 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
-# make try      build the small program, which needs no torch, and write a text
+# make try      build the small program, which needs no torch; write a text and serve a page (TRY_SERVE=0: not the page)
 # make try-web  the same engine in a browser tab: build/web/try, by emscripten
 # make serve    a page and OpenAI's API with the shipped models (models/)
 # make models   train the shipped models again: DATA=folder of their data
@@ -29,7 +29,7 @@ SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
 DATA ?= ../shared/data
 PLAYWRIGHT ?= 1.65.2
-export TOST_TORCH TORCH_VERSION MODELS
+export TOST_TORCH TORCH_VERSION MODELS TRY_SERVE
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
@@ -139,7 +139,7 @@ small:
 	@cmake --build build/small -j $(JOBS)
 
 try: small
-	@build/small/tost generate words --prompt "The king" --max-tokens 60 --stats
+	@scripts/try.sh build/small/tost
 
 try-web:
 	@scripts/build_try.sh
