@@ -244,7 +244,7 @@ void discard(const fs::path& path) noexcept {
   try {
     remove_tree(path);
   } catch (...) {
-    // Ignores this failure, because an earlier one is reported.
+    // Ignores a failure of the removal, because an earlier failure is reported.
   }
 }
 

@@ -65,7 +65,7 @@ void show_every_layer(torch::nn::Module& module);
 // a value is not finite.
 double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 
-// The seed that draw_input() uses for this task.
+// The seed that draw_input() uses for a task.
 uint64_t input_seed(const BenchTask& task);
 
 // Throw usage Errors naming the flag, for a value outside 1 to `most` or an unknown name.

@@ -167,7 +167,7 @@ int run_program(int argc, char** argv, const ProgramParts& of_program) {
     // Ignores SIGPIPE until after_output(), so that a closed pipe does not end the work.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Makes malloc return freed blocks of this size or more to the system at once.
+    // Makes malloc return large freed blocks to the system at once.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     build_commands(app);
     app.parse(argc, argv);

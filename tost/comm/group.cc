@@ -143,8 +143,8 @@ struct Group::Impl {
     }
   }
 
-  // Begins `call`, which writes the first one of `tensors`. The returned function waits for its
-  // end.
+  // Begins `call`, which writes the first one of `tensors`. The returned function waits for the end
+  // of the call.
   template <typename Call>
   std::function<void()> begin(std::vector<Tensor> tensors, Call call) {
     const Tensor into = tensors[0];

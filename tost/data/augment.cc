@@ -106,7 +106,7 @@ std::vector<uint8_t> fill_color(const Preprocess& p) {
   return fill;
 }
 
-// The interpolation filter with this name; a random one for "random".
+// The interpolation filter with a name; a random one for "random".
 Filter random_filter(const std::string& name, Random& random) {
   if (name != "random") return filter_from_name(name);
   return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;

@@ -33,7 +33,7 @@ struct AugmentConfig {
   double flip = 0.5;                      // probability of a horizontal flip
   RandAugmentConfig rand_augment;
   // Changes brightness, contrast and saturation by factors of 1 - x .. 1 + x, in random order.
-  // RandAugment disables this jitter, as in timm.
+  // RandAugment disables colour jitter, as in timm.
   double color_jitter = 0;
   // The probability of replacing a rectangle (2..33 % of the area, aspect 0.3..3.3) by noise.
   double erase = 0;

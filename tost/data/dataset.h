@@ -48,7 +48,7 @@ struct DataSpec {
   // fixed seed draws the pictures, so they are the same in every run. -1: 5 %, at most 5,000
   // pictures. 0: no validation split.
   double holdout = -1;
-  // The limit in bytes for cached decoded pictures of folders and of `shapes`.
+  // The limit in bytes for the cache of decoded pictures of folders and of `shapes`.
   int64_t cache_bytes = int64_t{512} << 20;
   uint64_t seed = 0;
   int64_t side = 32;

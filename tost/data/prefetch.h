@@ -42,8 +42,8 @@ class Prefetch {
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  // The next value; nothing after the last one. If `make` has thrown, this and all further calls
-  // throw its exception.
+  // The next value; nothing after the last one. After `make` has thrown, all calls of next() throw
+  // the exception.
   std::optional<Value> next() {
     if (taken_ == numbers_.size()) return std::nullopt;
     const auto start = std::chrono::steady_clock::now();

@@ -26,7 +26,7 @@ SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
 struct SequenceOrder {
   bool shuffle = false;
   // The number of shuffled batches whose samples are sorted by length together, cut into batches,
-  // and shuffled again. This reduces padding. 1 means no sorting.
+  // and shuffled again. Sorting reduces padding; 1 means no sorting.
   int64_t length_groups = 1;
   uint64_t seed = 0;
 };

@@ -52,7 +52,7 @@ struct SequenceSpec {
   //   retrieval   TSV: label, id, id, text, text
   //   pixels      any set of pictures, in grey, row after row
   std::string format = "auto";
-  // Cuts longer sequences to this many tokens; 0: no limit.
+  // The length in tokens to which longer sequences are cut; 0: no limit.
   int64_t max_length = 0;
   // The share of training samples that becomes the validation split if there is none; -1: 5 %, at
   // most 5,000.

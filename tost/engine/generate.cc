@@ -112,8 +112,8 @@ class Generation {
     return logits;
   }
 
-  // Reads the same number of tokens in every text. If stopped, ends all texts and stores the rest
-  // of the first one in unread_.
+  // Reads the same number of tokens in every text. If stopped, ends all texts and stores the unread
+  // tokens of the first one in unread_.
   Array read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);

@@ -16,7 +16,7 @@ using kernels::WeightType;
 
 namespace {
 
-// A thread computes a multiple of this number of outputs, so that outputs fill whole cache lines.
+// The unit in which threads divide outputs, so that the outputs of a thread fill whole cache lines.
 constexpr int64_t kOutputUnit = 16;
 
 float* numbers(Array& x) {

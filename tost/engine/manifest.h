@@ -46,7 +46,7 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Returns advice about a damaged checkpoint, which names an intact checkpoint of the run, if any.
+// Returns advice for a damaged checkpoint: the name of an intact checkpoint of the run, if any.
 std::string advice_on_damage(const std::filesystem::path& folder);
 
 // Checks one file against the manifest in its folder. A file without a manifest, or that the

@@ -10,7 +10,7 @@ namespace tost {
 // The present name of a mixer with another name in earlier builds; other names unchanged.
 std::string mixer_in_use(const std::string& name);
 std::string causal_mixer_in_use(const std::string& name);
-// Whether an earlier build had this mixer and the present one does not.
+// Whether a mixer of an earlier build was dropped.
 bool is_dropped_mixer(const std::string& name, bool causal);
 
 // Throws a usage Error for heads that do not divide dim.
@@ -24,8 +24,8 @@ const std::string& mixer_of_block(const Config& c, int64_t index) {
   return hybrid ? c.hybrid_mixer : c.mixer;
 }
 
-// The hidden width of an MLP: floor(dim * ratio), rounded such that the ratio width / dim gives
-// width.
+// The hidden width of an MLP: floor(dim * ratio), without rounding errors for a ratio of width /
+// dim.
 inline int64_t hidden_width(int64_t dim, double ratio) {
   constexpr double kRounding = 1e-6;
   return static_cast<int64_t>(static_cast<double>(dim) * ratio + kRounding);

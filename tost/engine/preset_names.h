@@ -8,7 +8,7 @@ namespace tost {
 
 class PresetNames {
  public:
-  // A static object of this type, next to the presets of a kind, adds the names before main().
+  // Adds the names of presets before main(), as a static object next to the presets of a kind.
   explicit PresetNames(const std::vector<std::string>& names) {
     list().insert(list().end(), names.begin(), names.end());
   }

@@ -63,8 +63,8 @@ class TextWriter {
   int64_t drawn() const { return drawn_; }
   const std::string& ended() const { return ended_; }  // length, end or stop; empty: not yet
 
-  // The bytes held back. Returns the last bytes of the text. With `after`, stores the beginning of
-  // a character, and the distinct tokens so far, in this session.
+  // The bytes held back. Returns the last bytes of the text. With a session `after`, stores the
+  // beginning of a character, and all distinct tokens, in this session.
   std::string finish(TextSession* after);
 
  private:

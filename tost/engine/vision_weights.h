@@ -82,8 +82,8 @@ class VisionWorkspace : public BlockRows {
   std::vector<void*>
       classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens
   std::vector<ThreadScratch> scratch;  // [threads]
-  // The inputs of stages, [threads][stages]. The first stage has one only if its type is not
-  // float32.
+  // The inputs of stages, [threads][stages]. The first stage has an input here only if its type is
+  // not float32.
   std::vector<std::vector<void*>> pictures;
   float* class_stream = nullptr;  // [images, C]
   void* class_normed = nullptr;   // [images, C]

@@ -48,8 +48,8 @@ class WeightSource {
   bool has(const std::string& name) const { return arrays_.count(name) != 0; }
   // An array in float32; the stored array itself if it is float32.
   Array values(const std::string& name, const Array::Shape& shape);
-  // Reads `name`.weight [out, in] and, with `bias`, `name`.bias [out] in this type. Stored integers
-  // of this type are used unchanged; others are rounded again.
+  // Reads `name`.weight [out, in] and, with `bias`, `name`.bias [out] in the type `type`. Stored
+  // integers of the same type are used unchanged; other weights are rounded again.
   StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
                  kernels::WeightType type);
   // `name`.weight and with `bias` `name`.bias [dim].

@@ -25,8 +25,7 @@ bool holds_report(const fs::path& folder) {
          read_beginning(json, kReportMarker.size()) == kReportMarker;
 }
 
-// The name of an unexpected file, which is not part of a report, in the folder; "" if there is
-// none.
+// Finds a file that is not part of a report, and returns the file's name; "" if there is none.
 std::string foreign_file(const fs::path& folder) {
   for (const FolderEntry& entry : folder_entries(folder)) {
     const std::string name = entry.path.filename().string();

@@ -338,7 +338,7 @@ class PickleMachine {
     }
   }
 
-  // Adds items to a container of this kind, or to a list of an object, on top of the stack.
+  // Adds items to the container of a kind, or to a list of an object, on top of the stack.
   void add_to(const std::vector<PickleId>& items, PickleKind kind,
               std::vector<PickleId> PickleObject::*list, const char* refusal) {
     const PickleId id = top();

@@ -147,7 +147,8 @@ Image filter_both(const Image& image, const Axis& x, const Axis& y, Filter filte
   const Box needed{across.begin, down.begin, across.span, down.span};
   const auto whole = [](const Image& half) { return Box{0, 0, half.width, half.height}; };
   // Selects the order of the passes, which affects the result, because each pass rounds and clips.
-  // Pillow 13 has this rule (checked for 3,922 random sizes); earlier versions begin with the rows.
+  // The rule is that of Pillow 13 (checked for 3,922 random sizes); earlier versions begin with the
+  // rows.
   const int64_t rows_saved = y.input - y.output;
   if (rows_saved > 0 && rows_saved > 2 * (x.input - x.output)) {
     const Image shorter = filter_columns(image, needed, down);

@@ -102,7 +102,8 @@ class ZipReader {
     }
   }
 
-  // Replaces the values of the end record by those of the zip64 record; returns its size.
+  // Replaces the values of the end record by those of the zip64 record; returns the size of the
+  // latter.
   uint64_t read_end64(uint64_t locator, uint64_t size) {
     end_ = locator - kEnd64Size;
     if (locator < kEnd64Size || number<8>(locator + 8) != end_) {
@@ -220,7 +221,7 @@ class ZipReader {
     return number<4>(at + 8) == record.size && number<4>(at + 12) == record.size;
   }
 
-  // Checks that the entry fills bytes [record.header, end) exactly, and sets its `bytes`.
+  // Checks that the entry fills bytes [record.header, end) exactly, and sets `bytes` of the entry.
   void place_entry(Record& record, uint64_t end) const {
     const std::string name = cat("entry ", shown(record.name));
     const uint64_t at = record.header;

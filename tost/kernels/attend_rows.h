@@ -8,9 +8,9 @@
 namespace tost::kernels {
 
 // Computes weights[h] = softmax over j of scale (query_h · x_j) and out[h] = sum_j weights[h][j]
-// x_j. With query_h = W_k,hᵀ q_h this is attention without keys and values, because q · (W_k x) =
-// (W_kᵀ q) · x and values follow from the sum. Arithmetic is float32. Works on the calling thread,
-// and does not allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
+// x_j. With query_h = W_k,hᵀ q_h the result is attention without keys and values, because q · (W_k
+// x) = (W_kᵀ q) · x and values follow from the sum. Arithmetic is float32. Works on the calling
+// thread, and does not allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
 struct AttendRowsArgs {
   int64_t rows = 0;         // N >= 1
   int64_t width = 0;        // C

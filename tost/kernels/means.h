@@ -10,7 +10,7 @@
 //
 // Layout and storage are those of tssa.h. Arithmetic is float32. A sum is a float64 total before
 // the chunk (kCausalChunk tokens, counted from the first token read) plus a float32 sum within the
-// chunk, so its error does not grow. The state is float64.
+// chunk, so the error does not grow. The state is float64.
 //
 // No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
 // single steps agree up to rounding, and so do instruction sets (isa.h). A NaN in a token spreads

@@ -11,7 +11,7 @@
 //
 // Layout and storage are those of tssa.h. Arithmetic is float32. A sum is a float64 total before
 // the chunk (kCausalChunk tokens, counted from the first token of the call) plus a float32 sum
-// within the chunk, so its error does not grow. The state is float64.
+// within the chunk, so the error does not grow. The state is float64.
 //
 // No bit of the results depends on the number of threads or on later tokens. Sequences, chunks and
 // single steps agree up to rounding, and so do instruction sets (isa.h).
@@ -103,7 +103,7 @@ void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor 
 //   dPi_t   = sum_i (q_t sum_u dS_u / N'_u - g w D) - sum_u sum_i dS_u S_u / N'_u + grad_pi
 //   dlogit  = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_t dlogit a,  db_t = P da_t
 //   dw_t    = Pi (2 w sum_u dS_u / N'_u - g D) + 2 w (da / E - sum_u da_u q_u / E_u^2)
-// If E is clamped to 1e-12, it is a constant, and its terms are not in the last sum.
+// An E that is clamped to 1e-12 is a constant, whose terms are not in the last sum.
 void causal_backward(const CausalBackwardArgs& args, void* workspace, ParallelFor parallel,
                      int threads);
 

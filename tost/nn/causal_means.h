@@ -1,5 +1,5 @@
 // A causal mixer of first moments: the mean of the earlier tokens of a group. The paper does not
-// have this mixer; docs/language.md has its origin and measurements.
+// have such a mixer; docs/language.md has its origin and measurements.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class ForgettingRates : public torch::nn::Module {
 // Computes y_t = (base_t + m_t) silu(gate_t), or base_t + m_t without a gate. The mean m_t is scale
 // * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and R_t = gamma R_{t-1}
 // + pi_t^2 per head. m_t is the group's mean times the square root of the effective number of
-// tokens, so that a mean of few tokens counts less. The state is d + H numbers.
+// tokens, so that a mean of few tokens counts less. The state of group means is d + H numbers.
 class GroupMeans : public torch::nn::Module {
  public:
   explicit GroupMeans(int64_t dim);

@@ -51,7 +51,7 @@ torch::Tensor convolved(const std::shared_ptr<CausalConv>& conv, const torch::Te
 
 // Registers and returns the map into the gate of `mixer`; null if config has no gate.
 std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
-// Returns out(y), or with a gate out(y silu(gate x)), and sets trace->gate to this factor. y and x
+// Returns out(y), or with a gate out(y silu(gate x)), and sets trace->gate to silu(gate x). y and x
 // are [B, T, C].
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
                             const Linear& out, MixerTrace* trace);

@@ -21,7 +21,8 @@ DecayGroups split(const torch::nn::Module& model, Exempt exempt) {
   return groups;
 }
 
-// Whether this is a rate of a state-space model, which weight decay would pull to a fixed value.
+// Whether a parameter is a rate of a state-space model, which weight decay would pull to a fixed
+// value.
 bool is_state_rate(const std::string& name) {
   return ends_with(name, "log_a_real") || ends_with(name, "a_imag");
 }

@@ -64,8 +64,8 @@ class LayerNorm : public torch::nn::Module {
 };
 
 // Computes x + gamma ⊙ branch. With `drop_path` > 0 (stochastic depth, in training only) drops each
-// sample's branch with this probability, and divides the other branches by 1 - drop_path. Draws
-// from torch's default generator. `x` and `branch` are [B, N, C], `gamma` is [C].
+// sample's branch with probability drop_path, and divides the other branches by 1 - drop_path.
+// Draws from torch's default generator. `x` and `branch` are [B, N, C], `gamma` is [C].
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 

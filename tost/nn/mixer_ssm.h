@@ -62,8 +62,8 @@ class StateSpace : public torch::nn::Module {
 };
 
 // S4's layer around S4D: a bidirectional y = ssm(x), GELU, and one map C → 2 C whose halves are
-// output and gate (GLU). Only this map mixes channels. The layer has 2 C² weights, as many as TSSA
-// and half as many as softmax attention. There are no heads.
+// output and gate (GLU). Only the map C → 2 C mixes channels. The layer has 2 C² weights, as many
+// as TSSA and half as many as softmax attention. There are no heads.
 class SsmMixer : public TokenMixer {
  public:
   explicit SsmMixer(const MixerConfig& config);
@@ -76,7 +76,7 @@ class SsmMixer : public TokenMixer {
   std::shared_ptr<Linear> out;  // [2 C, C]
 };
 
-// The layer as a causal mixer: it reads from the left only, after the optional convolution. The
+// The layer as a causal mixer, which reads from the left only, after the optional convolution. The
 // state, "ssm" [B, C, 2 N] float64 and "conv", does not grow with the context.
 class CausalSsmMixer : public TokenMixer {
  public:

@@ -40,8 +40,7 @@ constexpr Core kRepresentatives = [](int64_t c, int64_t, int64_t n) {
   return 4 * c * r + 2 * c * r * r / std::max<int64_t>(1, n);
 };
 
-// A null `make` means that there is no bidirectional mixer of this name. `splits`: honours
-// TokenSumsScope.
+// A null `make` means that the mixer has no bidirectional form. `splits`: honours TokenSumsScope.
 struct BothDirections {
   std::shared_ptr<TokenMixer> (*make)(const MixerConfig&) = nullptr;
   int64_t projections = 0;  // number of C x C maps

@@ -27,8 +27,8 @@ struct MixerTrace {
   torch::Tensor group_means = {}, values = {};
 };
 
-// The tensors of the state of a causal mixer, by name, with first dimension B. The state of TSSA is
-// constant in size, that of softmax grows. An empty map means that no token was read.
+// The tensors of the state of a causal mixer, by name, with first dimension B. The state of TSSA
+// has a constant size; the state of softmax grows. An empty map means that no token was read.
 using MixerState = std::map<std::string, torch::Tensor>;
 
 // The optional arguments of a call. A null trace or state is not requested, and takes no time.

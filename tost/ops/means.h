@@ -1,5 +1,5 @@
 // Running group means as an operator: first moments of earlier tokens, with forgetting. The paper
-// does not have this operator; docs/language.md has its gain.
+// does not have such an operator; docs/language.md has its gain.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,7 +19,7 @@ class TorchTensorReader {
   explicit TorchTensorReader(std::shared_ptr<const TorchFile> file);
 
   // Makes the tensor `id` of the file on the CPU, without gradient, with the file's strides. Throws
-  // a data Error for a wrong checksum of its storage, a bool that is neither 0 nor 1, and quantised
+  // a data Error for a wrong checksum of the storage, a bool that is neither 0 nor 1, and quantised
   // and raw types.
   torch::Tensor tensor(PickleId id);
 

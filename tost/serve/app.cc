@@ -144,7 +144,7 @@ void Call::fail(const ApiError& error) const {
   try {
     exchange->answer(error_response(error));
   } catch (const std::bad_alloc&) {
-    // Ignores the exception; the connection closes when this request is destroyed.
+    // Ignores the exception, because the destruction of the request closes the connection.
   }
 }
 

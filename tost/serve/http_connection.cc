@@ -109,7 +109,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
       }
       co_await linger();
     } catch (const std::exception&) {
-      // Ends this connection if memory is exhausted; other connections continue.
+      // Ends the connection if memory is exhausted; other connections continue.
     }
   }
 
@@ -195,7 +195,7 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
   }
 
   // Counts received bytes towards the limit of all bodies. Above the limit, closes the connection
-  // that has waited longest for more bytes, or this one if none waits.
+  // that has waited longest for more bytes, or this connection if none waits.
   net::awaitable<error_code> read_body(Parser& parser, BodyShare& share) {
     Place place(*server_, server_->reading, weak_from_this());
     parser.eager(true);

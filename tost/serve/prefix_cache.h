@@ -13,7 +13,7 @@
 
 namespace tost {
 
-// Prompts are read in pieces that end at multiples of this number, cached or not. The content of
+// Prompts are read in pieces that end at multiples of kPrefixPiece, cached or not. The content of
 // the cache therefore changes no bit of the results.
 inline constexpr int64_t kPrefixPiece = 256;
 

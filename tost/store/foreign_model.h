@@ -35,8 +35,8 @@ struct ModelFacts {
   std::vector<double> mean, std;
   std::vector<std::string> classes;
   std::string activation;  // of the MLP, by the names of Hugging Face
-  // The description of the model by this program: to_json(ModelInfo) or to_json(LanguageInfo). If
-  // this description is present, the other facts are not used.
+  // The description of the model by this program: to_json(ModelInfo) or to_json(LanguageInfo). A
+  // description by this program has priority over all other facts.
   std::optional<nlohmann::json> description;
 };
 

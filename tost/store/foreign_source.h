@@ -3,7 +3,7 @@
 //
 // Torch files hold weights under "model" or "state_dict" and averaged weights under "model_ema" or
 // "state_dict_ema", or are themselves a dict of tensors. The prefixes "_orig_mod." and "module."
-// are removed from all names, and "transformer." is added to GPT-2's.
+// are removed from all names, and "transformer." is added to names of GPT-2.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +36,8 @@ bool is_foreign_checkpoint(const std::filesystem::path& file);
 // Errors as open_foreign_weights().
 std::string foreign_kind(const std::filesystem::path& file, Weights weights);
 
-// Throws a data Error unless the weights are of this kind; `wanted` is the kind with its article,
-// such as "an image classifier".
+// Throws a data Error unless the weights are of `kind`; `wanted` is the kind with an article, such
+// as "an image classifier".
 void expect_kind(const ForeignWeights& weights, const char* kind, const char* wanted);
 
 }  // namespace tost

@@ -61,7 +61,7 @@ class TensorTable {
   TensorTable(const InspectOptions& options, int64_t file_bytes)
       : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
 
-  // Adds a tensor to the report; `read` reads its elements for statistics.
+  // Adds a tensor to the report; `read` reads the tensor's elements for statistics.
   template <class Read>
   Json& add(const std::string& name, const TorchTensor& tensor, const Read& read) {
     const TorchDtypeInfo& type = dtype_info(tensor.dtype);

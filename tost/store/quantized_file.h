@@ -17,7 +17,7 @@
 
 namespace tost {
 
-// Finds the stored precision with this name. Throws a usage Error for other names.
+// Finds a stored precision by name. Throws a usage Error for other names.
 Precision storable_precision(const std::string& name);
 
 struct StoredWeights {
@@ -27,7 +27,7 @@ struct StoredWeights {
   double mean_error = 0;     // mean size of an error over mean size of a weight
 };
 
-// The module's tensors in the form that a file of this precision stores. Throws a usage Error for
+// The module's tensors in the form that a file of the precision stores. Throws a usage Error for
 // fp32, and a data Error naming a tensor with a weight that is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision);
 

@@ -49,8 +49,8 @@ struct ModelBenchRow {
   double low_ms = 0, median_ms = 0, high_ms = 0;  // quartiles
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
-  // Highest resident memory of the process during this measurement; 0 if Linux does not report it.
-  // On a GPU, the highest memory of tensors.
+  // Highest resident memory of the process during the measurement; 0 if unknown. On a GPU, the
+  // highest memory of tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured

@@ -183,8 +183,8 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   OpBenchRow row;
   row.shape = shape;
   row.error = disagreement(c);
-  // Ignores the first token, where E equals q and the gradient through q / E is 0, but the causal
-  // plain form has a rounding error of about 1e-7 / w.
+  // Ignores the first token, at which the gradient through q / E is 0 and the plain form has a
+  // rounding error of about 1e-7 / w.
   const double allowed = options.dtype == "bfloat16" ? 2e-2 : options.causal ? 1e-3 : 1e-4;
   if (!(row.error <= allowed)) {
     fail_data("The operator and its plain form differ by ", row.error, " at ", shape.batch, "x",

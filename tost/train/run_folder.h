@@ -24,7 +24,7 @@ class RunFolder {
  public:
   // Checks that `mode` is possible in the folder. Locks an existing run, and completes an
   // interrupted replacement. Throws a usage Error if `mode` is not possible, or another process
-  // trains there. A new run is marked with the name `launch`, unless this is empty.
+  // trains there. A new run is marked with the name `launch`, unless the name is empty.
   RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
   // Creates and locks the folder of a new run, and moves a replaced run aside. Throws the Errors of

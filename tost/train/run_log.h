@@ -17,7 +17,7 @@ class MetricsLog {
  public:
   // Opens the file for appending. First drops an unfinished last line, and lines whose "step" is
   // above last_step except events of earlier rollbacks. The file then equals that of an
-  // uninterrupted run at this step. The rewrite is atomic and reads the file in pieces. Throws a
+  // uninterrupted run at last_step. The rewrite is atomic and reads the file in pieces. Throws a
   // data Error naming file and line for wrong content.
   MetricsLog(const std::filesystem::path& path, int64_t last_step, int64_t rollbacks = 0,
              size_t piece_bytes = size_t{1} << 20);

@@ -51,7 +51,7 @@ fs::path save_once(Group& group, const SharedPlace& place, SharedCheckpoint& che
   return place.directory / saved;
 }
 
-// Whether a file gets this content within 5 s: shared file systems may show a new file late.
+// Whether a file gets the content within 5 s: shared file systems may show a new file late.
 bool file_has(const fs::path& file, const std::string& text) {
   constexpr int kLooks = 50;
   for (int look = 0; look < kLooks; ++look) {

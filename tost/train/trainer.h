@@ -25,7 +25,7 @@
 
 namespace tost {
 
-// The speed of a running loop, and the time until its end. Rates are averaged with a half-life of
+// The speed of a running loop, and the time until the end. Rates are averaged with a half-life of
 // about 20 steps, so that they recover after an evaluation or a stall.
 class StepTimer {
  public:

@@ -39,7 +39,7 @@ struct Restored {
 Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
                        torch::nn::Module& model, bool averaged);
 
-// The state that a forward pass changes: the model's buffers and torch's generators.
+// The state that a forward pass changes, which is the model's buffers and torch's generators.
 class StepStart {
  public:
   explicit StepStart(const torch::nn::Module& model);  // a copy of both

@@ -20,8 +20,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// The distance in bytes at which weights are prefetched. On cores with AMX, this distance is the
-// fastest for float32 and bfloat16.
+// The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
+// slower for float32 and bfloat16.
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
 // Prefetches `bytes` bytes at the distance `ahead` after `from`, for a stream that is read front to

@@ -1,6 +1,6 @@
 // Computes y = x Wᵀ + b for a few rows of x. Decoding reads every weight once, so memory limits its
-// speed. General matrix products reach a fraction of this speed (MKL's float32 product a quarter on
-// Zen 4). Weights may have fewer bits than the arithmetic.
+// speed. General matrix products reach a fraction of the speed of memory (MKL's float32 product a
+// quarter on Zen 4). Weights may have fewer bits than the arithmetic.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// GELU as x (1/2 + h(x)), with h = Phi - 1/2 by a polynomial in x^2. This form has no division and
-// no exponential, so that it can run in parallel with products. Include after vec-inl.h.
+// GELU as x (1/2 + h(x)), with h = Phi - 1/2 by a polynomial in x^2. The form without division and
+// exponential can run in parallel with products. Include after vec-inl.h.
 #if defined(TOST_KERNELS_GELU_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_GELU_INL_H_
 #undef TOST_KERNELS_GELU_INL_H_

@@ -57,7 +57,8 @@ class LanguageEngine : public LanguageReader {
   std::unique_ptr<Parts> parts_;
 };
 
-// Makes an engine of this precision compute the model's functions until another one replaces it.
+// Makes an engine with the precision compute the model's functions until another engine replaces
+// it.
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
                                                Precision precision);
 

@@ -176,8 +176,7 @@ void LanguagePrefill::embed(const int64_t* ids) {
   });
 }
 
-// Computes, a tile at a time, the part of the network from the previous block's mixer to this
-// block's mixer.
+// Computes, a tile at a time, the part of the network between the mixers of two blocks.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
   // Uses one thread for few rows on tile units, because every thread would read all weights.

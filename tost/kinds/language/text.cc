@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Whether the model was trained on this file, by the name in its description.
+// Whether the model was trained on the file, by the name in the model's description.
 bool learned_from(const LanguageInfo& info, const fs::path& file) {
   const json data = info.training.is_object() ? info.training.value("data", json()) : json();
   const fs::path path = absolute_path(file);

@@ -14,8 +14,9 @@ namespace tost {
 
 struct LanguageTextSpec {
   std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
-  // train, validation, test or whole. Empty means the test split of a folder (or else its
-  // validation split), or a whole file; of the model's training text it means the validation split.
+  // train, validation, test or whole. An empty split means the test split of a folder (or else the
+  // validation split), or a whole file. For the model's training text it means the validation
+  // split.
   std::string split{};
   double holdout = 0.1;  // where the text has no validation file
   // The official protocol: an end of text after every line or row. Lines include their newline; a

@@ -68,12 +68,12 @@ class SequenceClassifier : public torch::nn::Module {
   const SequenceConfig& config() const { return config_; }
 
   // Computes logits [B, classes] of single sequences on the model's device. ids and lengths are
-  // both on this device, or both on the CPU, from where they are moved after checks. Logits depend
-  // only on the sequence, not on the padding. Throws a data Error for a model of pairs. On the CPU,
-  // throws a data Error for ids outside the vocabulary, sequences without tokens, and sequences
-  // beyond max_length if positions are learned. Under a TokenSumsScope, ids are a part of every
-  // sequence and lengths, from 0 on, count the valid ids of the parts. Every place gets the logits
-  // of the whole sequences.
+  // both on the model's device, or both on the CPU, from where they are moved after checks. Logits
+  // depend only on the sequence, not on the padding. Throws a data Error for a model of pairs. On
+  // the CPU, throws a data Error for ids outside the vocabulary, sequences without tokens, and
+  // sequences beyond max_length if positions are learned. Under a TokenSumsScope, ids are a part of
+  // every sequence and lengths, from 0 on, count the valid ids of the parts. Every place gets the
+  // logits of the whole sequences.
   torch::Tensor forward(const SequenceInput& input);
   // Computes logits of pairs, by a model of pairs. Both inputs have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);

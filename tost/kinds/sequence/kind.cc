@@ -54,7 +54,7 @@ json by_length(const SequenceEvalResult& result) {
 }
 
 // The checkpoint that was best on the run's validation split, or the last checkpoint if there is no
-// such split or this split is scored.
+// such split or the validation split is scored.
 fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
                      const std::string& split) {
   if (!request.as_trained) return request.file;

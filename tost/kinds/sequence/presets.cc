@@ -21,8 +21,9 @@ struct SequenceSize {
 
 // The sizes of the plain Transformer in the Long Range Arena's repository
 // (google-research/long-range-arena), with dropout 0.1 if the repository names none. The sizes for
-// Image are those of its linear Transformer. If the widths of queries and tokens differ, that of
-// the tokens counts. Text is read to 4,000 bytes as in the paper (arXiv 2011.04006).
+// Image are those of the repository's linear Transformer. If the widths of queries and tokens
+// differ, that of the tokens counts. Text is read to 4,000 bytes as in the paper (arXiv
+// 2011.04006).
 constexpr std::array kSequenceSizes{
     SequenceSize{"lra_listops", 16, 2000, 512, 6, 8, 2048, 10, "class", "sinusoidal", 0.1},
     SequenceSize{"lra_text", 257, 4000, 256, 4, 4, 1024, 2, "class", "sinusoidal", 0.1},

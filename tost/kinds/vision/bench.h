@@ -11,8 +11,8 @@ namespace tost {
 
 std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bool file);
 
-// The matrix products of ImageClassifier::forward() on pictures of this side, without those between
-// tokens in attention.
+// The matrix products of ImageClassifier::forward() on pictures of a side, without the products
+// between tokens in attention.
 std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side);
 
 }  // namespace tost

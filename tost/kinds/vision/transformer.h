@@ -1,5 +1,5 @@
 // The vision network of the official code: stem, Fourier position, blocks, class attention, head.
-// All three families share this network and differ only in the token mixer.
+// All three families have the same network and differ only in the token mixer.
 #pragma once
 
 #include <cstdint>

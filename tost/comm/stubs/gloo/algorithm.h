@@ -1,2 +1,2 @@
-// An empty header, because c10d's header for Gloo includes this name and uses nothing of it.
+// An empty header, which c10d's header for Gloo includes and does not use.
 #pragma once
