@@ -27,8 +27,7 @@ struct TextLayout {
   std::filesystem::path tokenizer_file;   // tokenizer.json next to token files; empty: none
 };
 
-// `path` is a .bin file, another file (text), or a folder. A folder is recognised, in this order,
-// by
+// `path` is a .bin file, another file (text), or a folder. Folders are recognised, in order, by
 //   train.bin or the other splits' files   token files
 //   train.txt or the other splits' files   text
 //   input.txt                              text without splits

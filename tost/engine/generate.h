@@ -76,7 +76,7 @@ class TextModel {
   virtual ~TextModel() = default;
   virtual const LanguageConfig& config() const = 0;
   // Reads ids [batch, tokens], tokens >= 1, after `state`; returns the logits [batch, vocab]
-  // float32 after the last token. Throws data Errors for ids that it cannot read.
+  // float32 after the last token. Throws data Errors for ids that the model cannot read.
   virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
   // The weights as floating-point numbers, by their names in files.
   virtual Arrays weights() const = 0;

@@ -7,7 +7,7 @@
 
 namespace tost {
 
-// The present name of a mixer with another name in earlier builds; other names unchanged.
+// Converts a mixer's name in earlier builds to the present name; returns other names unchanged.
 std::string mixer_in_use(const std::string& name);
 std::string causal_mixer_in_use(const std::string& name);
 // Whether a mixer of an earlier build was dropped.

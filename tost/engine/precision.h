@@ -60,8 +60,8 @@ std::string list_of(const Precisions& precisions, const char* last = ", ");
 // None for other texts.
 std::optional<Precision> precision_named(const std::string& name,
                                          const Precisions& among = all_precisions());
-// Reads a name; throws a usage Error that lists `known` for an unknown name. Does not check that a
-// model supports the precision.
+// Reads the name of a precision; throws a usage Error that lists `known` for an unknown name. Does
+// not check that a model supports the precision.
 Precision precision_from_name(const std::string& name, const Precisions& known = all_precisions());
 
 // Throws a usage Error for a precision that modules lack.

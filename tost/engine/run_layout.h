@@ -1,4 +1,5 @@
-// clang-format off The layout of the files of a training run:
+// clang-format off
+// The layout of the files of a training run:
 //   RUN/config.json                      the effective configuration
 //   RUN/model.json                       architecture, classes and preprocessing
 //   RUN/metrics.jsonl                    the log

@@ -36,8 +36,9 @@ class TextStream {
   bool stopped_ = false;
 };
 
-// The number of bytes at the start of `text` that form whole characters; with `final`, of all
-// bytes. Copies the counted bytes to `out`, with every invalid byte replaced by U+FFFD.
+// Copies the whole characters at the start of `text` to `out`, with every invalid byte replaced by
+// U+FFFD, and returns the number of copied bytes. With `final`, copies an incomplete character at
+// the end, too.
 size_t whole_characters(std::string_view text, bool final, std::string& out);
 
 // Writes one text, with a sampler, random numbers, and conditions for the end.

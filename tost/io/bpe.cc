@@ -131,7 +131,7 @@ void BpeTable::encode(std::string_view piece, std::vector<int32_t>& ids) const {
 
 namespace {
 
-// Letters and numbers of Unicode 15.0, 15.1 and 16.0, because PCRE2 10.42 has those of Unicode 14.
+// Lists the letters and numbers of Unicode 15.0 to 16.0 that PCRE2 10.42 (Unicode 14) lacks.
 constexpr char kNewLetters[] =
     R"(\x{1C89}\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65})"
     R"(\x{10D6F}-\x{10D85}\x{10EC2}-\x{10EC4}\x{1123F}\x{11240}\x{11380}-\x{11389}\x{1138B})"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tost/base/error.h"
-#include "tost/kernels/delta.h"
 #include "tost/kernels/block_cache.h"
+#include "tost/kernels/delta.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_call.h"
 #include "tost/ops/plain.h"

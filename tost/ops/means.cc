@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tost/base/error.h"
-#include "tost/kernels/means.h"
 #include "tost/kernels/block_cache.h"
+#include "tost/kernels/means.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_call.h"
 #include "tost/ops/plain.h"
