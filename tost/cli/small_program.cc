@@ -59,7 +59,7 @@ OpenServed find_for_engine(const ServeChoice& o) {
   if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
   return [o, file = file_for_engine(o.path, Weights::kRaw)](
              ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
-    auto opened = open_engine_language(file, o.precision);
+    auto opened = open_engine_language(file, o.precision, Layout::kStored);
     to.language = std::make_unique<LanguageService>(
         ServedText{std::move(opened.model), std::move(opened.info)}, limits, metrics);
   };

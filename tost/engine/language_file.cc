@@ -65,13 +65,13 @@ bool runs_in_engine(const std::filesystem::path& file) {
   return !config.auto_encoder && runs_without_modules(config);
 }
 
-OpenedLanguage open_engine_language(const std::filesystem::path& file,
-                                    const std::string& precision) {
-  return engine_language_of(load_arrays(file), cat("'", file.string(), "'"), precision);
+OpenedLanguage open_engine_language(const std::filesystem::path& file, const std::string& precision,
+                                    Layout layout) {
+  return engine_language_of(load_arrays(file), cat("'", file.string(), "'"), precision, layout);
 }
 
 OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
-                                  const std::string& precision) {
+                                  const std::string& precision, Layout layout) {
   OpenedLanguage opened{.info = language_info_of(content.metadata, where)};
   check_predicts(opened.info.config, "the engine");
   const auto held = precision.empty() ? stored_precision(content.metadata, where)
@@ -80,7 +80,7 @@ OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
   auto weights = std::make_unique<LanguageWeights>(opened.info.config, source, held);
   source.finish();
   opened.model =
-      std::make_unique<SteppingModel>(std::move(weights), std::move(content.arrays), held);
+      std::make_unique<EngineModel>(std::move(weights), held, layout, std::move(content.arrays));
   return opened;
 }
 

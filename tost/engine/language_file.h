@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tost/engine/arrays_file.h"
-#include "tost/engine/language_step.h"
+#include "tost/engine/language_engine.h"
 #include "tost/io/tokenizer.h"
 
 namespace tost {
@@ -43,17 +43,19 @@ const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& u
 bool runs_in_engine(const std::filesystem::path& file);
 
 struct OpenedLanguage {
-  std::unique_ptr<SteppingModel> model;
+  std::unique_ptr<EngineModel> model;
   LanguageInfo info;
 };
 
 // Opens a model file of this program for the engine; `precision` "" is that of the file. Throws a
 // data Error naming the file if it is no language model, or has a mixer that the engine lacks.
 OpenedLanguage open_engine_language(const std::filesystem::path& file,
-                                    const std::string& precision = "");
+                                    const std::string& precision = "",
+                                    Layout layout = Layout::kPassing);
 
 // Opens a model from a file's content; `where` names the file in messages.
 OpenedLanguage engine_language_of(ArraysFile content, const std::string& where,
-                                  const std::string& precision = "");
+                                  const std::string& precision = "",
+                                  Layout layout = Layout::kPassing);
 
 }  // namespace tost

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "tost/base/checked.h"
-#include "tost/base/text.h"
-#include "tost/engine/quantized_weight.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
@@ -424,79 +422,6 @@ void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
 
 void LanguageStep::last_rows(float* to) {
   norm_rows(weights_.norm, numbers(x_), dim_, batch_ * tokens_, to);
-}
-
-SteppingModel::SteppingModel(std::unique_ptr<LanguageWeights> weights, Arrays stored,
-                             Precision precision)
-    : weights_(std::move(weights)),
-      stored_(std::move(stored)),
-      precision_(precision),
-      step_(*weights_) {}
-
-Arrays SteppingModel::weights() const {
-  Arrays wide;
-  for (const auto& [name, array] : stored_) {
-    if (ends_with(name, ".weight.scale")) continue;
-    const auto scales = stored_.find(name + ".scale");
-    wide[name] = array;
-    if (scales == stored_.end()) continue;
-    const bool onto_stream = ends_with(name, "mlp.c_proj.weight");
-    const int64_t inputs = onto_stream ? weights_->mlp_hidden : config().dim;
-    wide[name] = dequantize(
-        stored_integers(array, scales->second, array.size(0), inputs, name, "The model"));
-  }
-  return wide;
-}
-
-void SteppingModel::read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
-                         float* logits, float* hidden) {
-  check_ids(config(), ids, batch * tokens);
-  check_position(config(), state.position, tokens);
-  state.blocks.resize(weights_->blocks.size());
-  const int64_t at_once = std::max<int64_t>(1, kMostFewRows / std::max<int64_t>(1, batch));
-  std::vector<int64_t> part;
-  for (int64_t t = 0; t < tokens && batch > 0; t += at_once) {
-    const int64_t count = std::min(at_once, tokens - t);
-    part.clear();
-    for (int64_t b = 0; b < batch; ++b) {
-      part.insert(part.end(), ids + b * tokens + t, ids + b * tokens + t + count);
-    }
-    step_.run(part.data(), batch, count, state, t + count == tokens ? logits : nullptr);
-    if (hidden != nullptr) step_.last_rows(hidden + t * config().dim);
-    state.position += count;
-  }
-}
-
-Array SteppingModel::extend(const int64_t* ids, int64_t batch, int64_t tokens,
-                            LanguageState& state) {
-  Array logits = Array::empty({batch, config().vocab});
-  read(ids, batch, tokens, state, logits.mutable_data(), nullptr);
-  return logits;
-}
-
-Array SteppingModel::hidden(const int64_t* ids, int64_t tokens, LanguageState& state) {
-  Array rows = Array::empty({tokens, config().dim});
-  read(ids, 1, tokens, state, nullptr, rows.mutable_data());
-  return rows;
-}
-
-Array SteppingModel::logits(const Array& rows) {
-  Array logits = Array::empty({rows.size(0), config().vocab});
-  step_.head(rows.data(), rows.size(0), logits.mutable_data());
-  return logits;
-}
-
-Array SteppingModel::step(const std::vector<int64_t>& ids,
-                          const std::vector<LanguageState*>& states) {
-  check_ids(config(), ids.data(), int64_t(ids.size()));
-  for (auto* state : states) {
-    check_position(config(), state->position, 1);
-    state->blocks.resize(weights_->blocks.size());
-  }
-  Array logits = Array::empty({int64_t(ids.size()), config().vocab});
-  if (!ids.empty()) step_.run_texts(ids, states, logits.mutable_data());
-  for (auto* state : states) ++state->position;
-  return logits;
 }
 
 }  // namespace tost

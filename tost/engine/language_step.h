@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "tost/engine/generate.h"
 #include "tost/engine/language_weights.h"
 #include "tost/kernels/tssa_causal.h"
 
@@ -107,33 +105,6 @@ class LanguageStep {
   std::vector<std::optional<MeansState>> means_;
   std::vector<std::optional<DeltaState>> deltas_;
   float* logits_ = nullptr;
-};
-
-// A model that reads texts by steps only, so that it needs only one form of the weights. Reading
-// long texts is slower than with matrix products.
-class SteppingModel : public TextEngine {
- public:
-  // `stored` is the content of the file with the weights, which are held in `precision`.
-  SteppingModel(std::unique_ptr<LanguageWeights> weights, Arrays stored, Precision precision);
-
-  const LanguageConfig& config() const override { return weights_->config; }
-  Precision precision() const override { return precision_; }
-  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
-  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override;
-  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override;
-  Array logits(const Array& rows) override;
-  Arrays weights() const override;
-  const std::vector<float>& memberships() const { return step_.memberships(); }
-
- private:
-  // What reads more tokens than one of each text. Results may be null; `hidden` is of one text.
-  void read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits,
-            float* hidden);
-
-  std::unique_ptr<LanguageWeights> weights_;
-  Arrays stored_;
-  const Precision precision_;
-  LanguageStep step_;
 };
 
 }  // namespace tost

@@ -1,6 +1,7 @@
 // The kernels of group means against their reference; ops/means_test.cc has the rest.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "tost/base/random.h"

@@ -1,23 +1,21 @@
 #include "tost/kinds/language/engine.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "tost/base/error.h"
-#include "tost/kinds/language/engine_weights.h"
+#include "tost/engine/threads.h"
+#include "tost/nn/causal_attention.h"
 #include "tost/nn/device_autocast.h"
+#include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
+#include "tost/ops/kernel_call.h"
 
 namespace tost {
 
+using kernels::WeightType;
 using torch::Tensor;
 
 namespace {
 
-// The largest number of rows for which steps of a few rows are faster than tiles.
-constexpr int64_t kStepRows = 16;
-
-// Disables gradients and torch's inference mode, because later calls change the engine's tensors,
+// Disables gradients and torch's inference mode, because later calls change the tensors of states,
 // which is not possible for tensors of inference mode.
 struct PlainMode {
   const c10::InferenceMode off{false};
@@ -25,141 +23,121 @@ struct PlainMode {
   const DeviceAutocast own_precision{Autocast::kOff};
 };
 
-}  // namespace
-
-struct LanguageEngine::Parts {
-  Parts(const LanguageModel& model, Precision precision)
-      : weights(weights_of(model, precision)), step(weights) {}
-
-  LanguagePrefill& prefill() {
-    if (!many) many.emplace(weights);
-    return *many;
+// The mixers of a model, with weights rounded to the precision of the engine.
+class MixersOfModel : public ModuleMixers {
+ public:
+  MixersOfModel(const LanguageModel& model, WeightType type) {
+    bool calls = false;
+    for (int64_t i = 0; i < model.config().depth; ++i) {
+      calls |= mixer_kind(model.config(), i) == BlockMixer::kModule;
+    }
+    const auto copy = calls && type != WeightType::kFloat32 ? rounded_copy(model, type) : nullptr;
+    for (const auto& block : (copy != nullptr ? *copy : model).blocks()) {
+      mixers_.push_back(block->attn);
+    }
   }
 
-  // Computes rows [n, C] after the final norm.
-  Tensor normed(const Tensor& x) const {
-    return torch::layer_norm(x, {x.size(1)}, tensor_of(weights.norm.weight),
-                             tensor_of(weights.norm.bias), weights.norm.eps);
+  void mix(int64_t block, const Array& x, int64_t position, Arrays& state, float* y) override {
+    const PlainMode mode;
+    auto& mixer = *mixers_[size_t(block)];
+    MixerState own = take_tensors(state);
+    auto* attention = dynamic_cast<CausalAttention*>(&mixer);
+    const Tensor in = tensor_of(x);
+    const bool projected = attention != nullptr && in.size(2) == attention->c_attn->weight.size(0);
+    const Tensor mixed = projected ? attention->attend(in, &own)
+                                   : mixer.forward(in, {.state = &own, .position = position});
+    state = arrays_of(std::move(own));
+    torch::from_blob(y, mixed.sizes(), torch::kFloat).copy_(mixed);
   }
 
-  LanguageWeights weights;
-  LanguageStep step;
-  std::optional<LanguagePrefill> many;  // laid out when first needed
-  bool tiles = false;                   // step() goes by `many`
+  int64_t bytes(int64_t block) const override {
+    int64_t bytes = 0;
+    for (const auto& p : mixers_[size_t(block)]->parameters()) bytes += int64_t(p.nbytes());
+    return bytes;
+  }
+
+ private:
+  static std::shared_ptr<LanguageModel> rounded_copy(const LanguageModel& model, WeightType type) {
+    const torch::NoGradGuard no_grad;
+    auto copy = make_language_model(model.config(), WeightInit::kNone);
+    load_state_dict(*copy, state_dict(model));
+    const auto linear = linear_weight_names(*copy);
+    for (auto& [name, tensor] : state_dict(*copy)) {
+      if (linear.count(name) == 0) continue;
+      const std::string map = name.substr(0, name.rfind(".weight"));
+      WeightSource source({{name, array_of(tensor)}}, "The model", /*finite=*/true);
+      const auto weight = source.map(map, tensor.size(0), tensor.size(1), false, type);
+      tensor.copy_(tensor_of(weight.rounded()));
+    }
+    copy->eval();
+    return copy;
+  }
+
+  std::vector<std::shared_ptr<TokenMixer>> mixers_;
 };
 
-LanguageEngine::LanguageEngine(const LanguageModel& model, Precision precision)
-    : precision_(precision) {
+// The values of an array, which is undefined if it has none.
+Tensor tensor_in(const Array& array, at::IntArrayRef sizes) {
+  return array.defined() ? tensor_of(array).view(sizes) : torch::empty(sizes);
+}
+
+std::unique_ptr<EngineModel> engine_of(const LanguageModel& model, Precision precision,
+                                       Arrays stored = {}) {
   check_predicts(model.config(), "the engine");
   const PlainMode mode;
-  parts_ = std::make_unique<Parts>(model, precision);
+  count_engine_threads_by(torch_threads);
+  Arrays arrays;
+  for (const auto& [name, tensor] : state_dict(model)) {
+    const bool wide = tensor.is_floating_point() && tensor.scalar_type() != torch::kFloat;
+    arrays[name] = array_of(wide ? tensor.to(torch::kFloat) : tensor);
+  }
+  WeightSource source(std::move(arrays), "The model", /*finite=*/true);
+  const auto type = facts_of(precision).maps;
+  auto weights = std::make_unique<LanguageWeights>(model.config(), source, precision,
+                                                   std::make_shared<MixersOfModel>(model, type));
+  if (type != WeightType::kFloat32) weights->gather();
+  return std::make_unique<EngineModel>(std::move(weights), precision, Layout::kStored,
+                                       std::move(stored));
 }
 
-LanguageEngine::~LanguageEngine() = default;
+}  // namespace
 
-void LanguageEngine::expect_texts() {
+LanguageEngine::LanguageEngine(const LanguageModel& model, Precision precision)
+    : engine_(engine_of(model, precision)) {}
+
+Tensor LanguageEngine::extend(const Tensor& ids, LanguageState& state) {
   const PlainMode mode;
-  const auto& c = config();
-  // Does not use tiles for eight bits, because tiles read bfloat16 weights of twice the size.
-  if (parts_->weights.type == kernels::WeightType::kBfloat16 && c.dim % 32 == 0) {
-    parts_->tiles = parts_->prefill().rows_alone();
-  }
-}
-
-const LanguageConfig& LanguageEngine::config() const {
-  return parts_->weights.config;
-}
-
-int64_t LanguageEngine::step_bytes() const {
-  return parts_->weights.step_bytes();
-}
-
-Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
-  const PlainMode mode;
-  if (any_ids.dim() == 2 && any_ids.size(1) == 0) fail_data("There are no tokens to read.");
-  check_ids(config(), any_ids, state.position);
-  const auto ids = any_ids.contiguous();
-  const int64_t batch = ids.size(0), tokens = ids.size(1), dim = config().dim;
-  state.blocks.resize(parts_->weights.blocks.size());
-  auto logits = torch::empty({batch, config().vocab});
-  auto* to = logits.mutable_data_ptr<float>();
-  if (batch == 0) return logits;
-  const int64_t at_once = kernels::kMostFewRows / batch;
-  if (batch * tokens <= kStepRows && at_once > 0) {
-    for (int64_t t = 0; t < tokens; t += at_once) {
-      const int64_t count = std::min(at_once, tokens - t);
-      const bool last = t + count == tokens;
-      const auto part = ids.narrow(1, t, count).contiguous();
-      parts_->step.run(part.const_data_ptr<int64_t>(), batch, count, state, last ? to : nullptr);
-      state.position += count;
-    }
-    return logits;
-  }
-  const int64_t piece = std::max<int64_t>(1, kPieceTokens / batch);
-  Tensor rows;
-  for (int64_t t = 0; t < tokens; t += piece) {
-    const int64_t count = std::min(piece, tokens - t);
-    const auto& x = parts_->prefill().run(ids.narrow(1, t, count).contiguous(), state);
-    state.position += count;
-    if (t + count == tokens) rows = x.view({batch, count, dim}).select(1, count - 1).contiguous();
-  }
-  rows = parts_->normed(rows);
-  parts_->step.head(rows.const_data_ptr<float>(), batch, to);
-  return logits;
+  check_ids(config(), ids, state.position);
+  const auto whole = ids.contiguous();
+  const int64_t batch = ids.size(0);
+  return tensor_in(engine_->extend(whole.const_data_ptr<int64_t>(), batch, ids.size(1), state),
+                   {batch, config().vocab});
 }
 
 Tensor LanguageEngine::step(const std::vector<int64_t>& ids,
                             const std::vector<LanguageState*>& states) {
   const PlainMode mode;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    check_ids(config(), &ids[i], 1);
-    check_position(config(), states[i]->position, 1);
-    states[i]->blocks.resize(parts_->weights.blocks.size());
-  }
-  auto logits = torch::empty({int64_t(ids.size()), config().vocab});
-  if (ids.empty()) return logits;
-  if (parts_->tiles) {
-    const auto rows = parts_->normed(parts_->prefill().run_texts(ids, states));
-    parts_->prefill().head(rows, logits);
-  } else {
-    parts_->step.run_texts(ids, states, logits.mutable_data_ptr<float>());
-  }
-  for (auto* state : states) ++state->position;
-  return logits;
+  return tensor_in(engine_->step(ids, states), {int64_t(ids.size()), config().vocab});
 }
 
-Tensor LanguageEngine::hidden(const Tensor& any_ids, LanguageState* state) {
+Tensor LanguageEngine::hidden(const Tensor& ids, LanguageState* state) {
   const PlainMode mode;
   LanguageState own;
   LanguageState& used = state != nullptr ? *state : own;
-  check_ids(config(), any_ids, used.position);
-  const auto ids = any_ids.contiguous();
+  check_ids(config(), ids, used.position);
+  const auto whole = ids.contiguous();
   const int64_t batch = ids.size(0), tokens = ids.size(1);
-  used.blocks.resize(parts_->weights.blocks.size());
-  auto result = torch::empty({batch, tokens, config().dim});
-  const int64_t piece = std::max<int64_t>(1, kPieceTokens / std::max<int64_t>(1, batch));
-  for (int64_t t = 0; t < tokens && batch > 0; t += piece) {
-    const int64_t count = std::min(piece, tokens - t);
-    const auto& x = parts_->prefill().run(ids.narrow(1, t, count).contiguous(), used);
-    used.position += count;
-    result.narrow(1, t, count).copy_(parts_->normed(x).view({batch, count, config().dim}));
-  }
-  return result;
+  if (tokens == 0) return torch::empty({batch, tokens, config().dim});
+  return tensor_in(engine_->hidden(whole.const_data_ptr<int64_t>(), batch, tokens, used),
+                   {batch, tokens, config().dim});
 }
 
 Tensor LanguageEngine::logits(const Tensor& hidden) {
   const PlainMode mode;
-  const int64_t vocab = config().vocab;
   auto sizes = hidden.sizes().vec();
-  sizes.back() = vocab;
+  sizes.back() = config().vocab;
   const auto rows = hidden.to(torch::kFloat).reshape({-1, hidden.size(-1)}).contiguous();
-  auto logits = torch::empty({rows.size(0), vocab});
-  if (rows.size(0) > kStepRows) {
-    parts_->prefill().head(rows, logits);
-  } else {
-    parts_->step.head(rows.const_data_ptr<float>(), rows.size(0), logits.mutable_data_ptr<float>());
-  }
-  return logits.view(sizes);
+  return tensor_in(engine_->logits(array_of(rows)), sizes);
 }
 
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
@@ -169,43 +147,8 @@ std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageMod
   return engine;
 }
 
-namespace {
-
-class EngineOfModel : public TextEngine {
- public:
-  EngineOfModel(std::shared_ptr<LanguageModel> model, Precision precision)
-      : model_(std::move(model)), engine_(*model_, precision) {}
-
-  const LanguageConfig& config() const override { return engine_.config(); }
-  Precision precision() const override { return engine_.precision(); }
-  void expect_texts() override { engine_.expect_texts(); }
-  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override {
-    return array_of(engine_.extend(tensor_over(ids, batch, tokens), state));
-  }
-  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override {
-    return array_of(engine_.step(ids, states));
-  }
-  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override {
-    return array_of(engine_.hidden(tensor_over(ids, 1, tokens), &state)[0]);
-  }
-  Array logits(const Array& rows) override {
-    return array_of(engine_.logits(tensor_of(rows.clone())));  // they may be a part of a tensor
-  }
-  Arrays weights() const override { return model_->weights(); }
-
- private:
-  static Tensor tensor_over(const int64_t* ids, int64_t batch, int64_t tokens) {
-    return torch::from_blob(const_cast<int64_t*>(ids), {batch, tokens}, torch::kLong);
-  }
-
-  const std::shared_ptr<LanguageModel> model_;
-  LanguageEngine engine_;
-};
-
-}  // namespace
-
 std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision) {
-  return std::make_unique<EngineOfModel>(std::move(model), precision);
+  return engine_of(*model, precision, model->weights());
 }
 
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tost/engine/language_engine.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/precision.h"
 
@@ -25,12 +26,9 @@ class LanguageEngine : public LanguageReader {
   // Shares the model's tensors, which must not change while the engine exists; the model is not
   // needed later. Throws a data Error naming a tensor to be quantised that is not finite.
   explicit LanguageEngine(const LanguageModel& model, Precision precision = Precision::kFp32);
-  ~LanguageEngine() override;
-  LanguageEngine(const LanguageEngine&) = delete;
-  LanguageEngine& operator=(const LanguageEngine&) = delete;
 
-  const LanguageConfig& config() const;
-  Precision precision() const { return precision_; }
+  const LanguageConfig& config() const { return engine_->config(); }
+  Precision precision() const { return engine_->precision(); }
 
   // Does the same as LanguageModel::extend(), with the same state, so that both can alternate.
   // Result float32.
@@ -41,20 +39,17 @@ class LanguageEngine : public LanguageReader {
   torch::Tensor step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
   // Makes steps use tile units and bfloat16 weights, if the CPU has these units, so that many texts
   // take the time of one. Activations are rounded to bfloat16.
-  void expect_texts();
+  void expect_texts() { engine_->expect_texts(); }
   // Does the same as LanguageModel::hidden(): returns [B, T, C] float32 after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr) override;
   // Does the same as LanguageModel::logits(), with the head in the engine's precision.
   torch::Tensor logits(const torch::Tensor& hidden) override;
 
   // The bytes of the weights that a step reads once.
-  int64_t step_bytes() const;
+  int64_t step_bytes() const { return engine_->step_bytes(); }
 
  private:
-  struct Parts;
-
-  Precision precision_;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<EngineModel> engine_;
 };
 
 // Makes an engine with the precision compute the model's functions until another engine replaces

@@ -1,26 +1,22 @@
-#include <ATen/Parallel.h>
+#include "tost/engine/language_prefill.h"
 
 #include <algorithm>
 
 #include "tost/base/checked.h"
-#include "tost/base/parallel.h"
+#include "tost/engine/threads.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
-#include "tost/kinds/language/engine_weights.h"
-#include "tost/ops/arrays.h"
-#include "tost/ops/kernel_call.h"
 
 namespace tost {
 
 using kernels::DType;
 using kernels::WeightType;
-using torch::Tensor;
 
 namespace {
 
 ParallelFor loop_over(int threads) {
-  return threads == 1 ? ParallelFor(serial_for) : ParallelFor(torch_parallel);
+  return threads == 1 ? ParallelFor(serial_for) : ParallelFor(engine_parallel);
 }
 
 // The number of rows that stay in an L2 cache of 2 MiB with a part of the MLP's hidden columns.
@@ -50,6 +46,10 @@ Array shift_of(const StepWeight& weight, const Array& gamma) {
   return shift;
 }
 
+void round_numbers(const float* from, int64_t count, uint16_t* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = to_bfloat16(from[i]);
+}
+
 // Whether a block's mixer reads and gives bfloat16.
 bool mixes_narrow(const LanguageBlockWeights& block) {
   return block.kind == BlockMixer::kTssa && !block.filter.defined() && !block.gate.defined();
@@ -57,42 +57,49 @@ bool mixes_narrow(const LanguageBlockWeights& block) {
 
 }  // namespace
 
-LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
+LanguagePrefill::LanguagePrefill(const LanguageWeights& weights, Layout layout)
     : weights_(weights),
       dim_(weights.config.dim),
       narrow_(wants_bfloat16(weights)),
-      tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows) {
-  for (const auto& b : weights.blocks) {
-    blocks_.push_back({packed(b.in, narrow_), packed_onto_stream(b.out, b.gamma1, narrow_),
-                       packed(b.fc, narrow_), packed_onto_stream(b.proj, b.gamma2, narrow_),
-                       shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2),
-                       packed(b.router, narrow_), packed(b.gate, narrow_),
-                       packed(b.forget, narrow_)});
-  }
-  int64_t product = 0;
-  for (const auto& b : blocks_) {
-    for (const auto* map : b.maps()) {
-      if (map->defined()) product = std::max(product, map->scratch_bytes(tile_rows_));
-    }
-  }
-  tile_bytes_ = aligned(tile_rows_ * dim_ * 4) + aligned(tile_rows_ * weights.mlp_hidden * 4) +
-                aligned(product);
+      layout_(layout),
+      tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows),
+      blocks_(weights.blocks.size()) {
+  for (size_t i = 0; layout == Layout::kStored && i < blocks_.size(); ++i) lay_out(int64_t(i));
 }
 
-void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
+void LanguagePrefill::lay_out(int64_t index) {
+  const auto& b = weights_.blocks[size_t(index)];
+  blocks_[size_t(index)] = {
+      packed(b.in, narrow_),     packed_onto_stream(b.out, b.gamma1, narrow_),
+      packed(b.fc, narrow_),     packed_onto_stream(b.proj, b.gamma2, narrow_),
+      shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2),
+      packed(b.router, narrow_), packed(b.gate, narrow_),
+      packed(b.forget, narrow_)};
+  for (const auto* map : blocks_[size_t(index)].maps()) {
+    if (map->defined()) product_bytes_ = std::max(product_bytes_, map->scratch_bytes(tile_rows_));
+  }
+}
+
+void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
   if (!head_.defined()) head_ = packed(weights_.table, narrow_);
-  const auto x = narrow_ ? rows.to(torch::kBFloat16) : rows;
-  const auto* data = static_cast<const char*>(x.const_data_ptr());
-  const int64_t count = rows.size(0), vocab = head_.outputs();
+  Array rounded;
+  const void* x = rows;
+  if (narrow_) {
+    rounded = Array::empty({count * dim_}, TorchDtype::kBFloat16);
+    round_numbers(rows, count * dim_, rounded.mutable_data<uint16_t>());
+    x = rounded.data<void>();
+  }
+  const auto* data = static_cast<const char*>(x);
+  const int64_t vocab = head_.outputs();
   // Divides the columns among the threads if there are few rows.
-  const int64_t tiles = divide_up(count, kTileRows), threads = torch_threads();
-  const int64_t shares = tiles == 1 ? std::min(threads, head_.panels()) : 1;
-  at::parallel_for(0, tiles * shares, 1, [&](int64_t begin, int64_t end) {
+  const int64_t tiles = divide_up(count, kTileRows);
+  const int64_t shares = tiles == 1 ? std::min<int64_t>(engine_threads(), head_.panels()) : 1;
+  parallel_tasks(tiles * shares, [&](int64_t begin, int64_t end) {
     const ScratchBlock scratch{size_t(head_.scratch_bytes(kTileRows))};
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t / shares * kTileRows, share = t % shares;
       PackedResult result;
-      result.data = logits.mutable_data_ptr<float>() + first * vocab;
+      result.data = logits + first * vocab;
       result.stride = vocab;
       head_.run({std::min(kTileRows, count - first), data + first * dim_ * (narrow_ ? 2 : 4), dim_},
                 result, scratch.data(), head_.panels() * share / shares,
@@ -102,59 +109,51 @@ void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
   });
 }
 
-int64_t LanguagePrefill::bytes() const {
-  int64_t bytes = 0;
-  for (const auto& b : blocks_) {
-    for (const auto* map : b.maps()) bytes += map->bytes();
-  }
-  return bytes;
-}
-
 void LanguagePrefill::reserve(int64_t rows) {
   if (x_.defined() && x_.size(0) == rows) return;
   int64_t widest = dim_, most = weights_.config.heads;
-  for (const auto& b : blocks_) {
+  for (const auto& b : weights_.blocks) {
     widest = std::max(widest, b.in.outputs());
-    if (b.router.defined()) most = std::max(most, b.router.outputs());
+    most = std::max(most, b.router.outputs());
   }
-  x_ = torch::empty({rows, dim_});
-  w_ = torch::empty({rows * widest});
-  y_ = torch::empty({rows * dim_});
-  pi_ = torch::empty({rows * most});
-  gate_ = torch::empty({rows * dim_});
-  forget_ = torch::empty({rows * weights_.config.heads});
+  const auto of = [rows](int64_t width) { return Array::empty({rows, width}); };
+  x_ = of(dim_);
+  w_ = of(widest);
+  y_ = of(dim_);
+  mixed_ = of(dim_);
+  base_ = of(dim_);
+  pi_ = of(most);
+  gate_ = of(dim_);
+  forget_ = of(weights_.config.heads);
 }
 
-// The first values of a buffer as [B, T, width], float32 or bfloat16.
-Tensor LanguagePrefill::rows_of(const Tensor& buffer, int64_t width, bool narrow) const {
-  const auto typed = narrow ? buffer.view(torch::kBFloat16) : buffer;
-  return typed.narrow(0, 0, batch_ * tokens_ * width).view({batch_, tokens_, width});
-}
-
-const Tensor& LanguagePrefill::run(const Tensor& ids, LanguageState& state) {
-  batch_ = ids.size(0);
-  tokens_ = ids.size(1);
+const float* LanguagePrefill::run(const int64_t* ids, int64_t batch, int64_t tokens,
+                                  LanguageState& state) {
+  batch_ = batch;
+  tokens_ = tokens;
   states_ = {&state};
-  return run_all(ids.const_data_ptr<int64_t>());
+  return run_all(ids);
 }
 
-const Tensor& LanguagePrefill::run_texts(const std::vector<int64_t>& ids,
-                                         const std::vector<LanguageState*>& states) {
+const float* LanguagePrefill::run_texts(const std::vector<int64_t>& ids,
+                                        const std::vector<LanguageState*>& states) {
   batch_ = int64_t(ids.size());
   tokens_ = 1;
   states_ = states;
   return run_all(ids.data());
 }
 
-const Tensor& LanguagePrefill::run_all(const int64_t* ids) {
+const float* LanguagePrefill::run_all(const int64_t* ids) {
   reserve(batch_ * tokens_);
   embed(ids);
   const auto count = int64_t(blocks_.size());
   for (int64_t i = 0; i <= count; ++i) {
+    if (layout_ == Layout::kPassing && i < count) lay_out(i);
     over_tiles(i);
+    if (layout_ == Layout::kPassing && i > 0) blocks_[size_t(i - 1)] = {};
     if (i < count) mix(i);
   }
-  return x_;
+  return x_.data();
 }
 
 bool LanguagePrefill::rows_alone() const {
@@ -167,25 +166,30 @@ bool LanguagePrefill::rows_alone() const {
 }
 
 void LanguagePrefill::embed(const int64_t* ids) {
-  float* x = x_.mutable_data_ptr<float>();
-  const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
-  at::parallel_for(0, batch_ * tokens_, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      weights_.embed(ids[r], states_[size_t(r / rows)]->position + r % tokens_, x + r * dim_);
+  float* x = x_.mutable_data();
+  const int64_t rows = batch_ * tokens_, of_text = rows / int64_t(states_.size());
+  constexpr int64_t kAtOnce = 64;
+  parallel_tasks(divide_up(rows, kAtOnce), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin * kAtOnce; r < std::min(rows, end * kAtOnce); ++r) {
+      weights_.embed(ids[r], states_[size_t(r / of_text)]->position + r % tokens_, x + r * dim_);
     }
   });
 }
 
-// Computes, a tile at a time, the part of the network between the mixers of two blocks.
+// Computes, a tile at a time, the part of the network from the previous block's mixer to this
+// block's mixer.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
   // Uses one thread for few rows on tile units, because every thread would read all weights.
   const bool few = tokens_ == 1 && rows <= kMostStepRows && rows_alone();
-  const int64_t threads = few ? 1 : torch_threads();
+  const int64_t threads = few ? 1 : engine_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
   const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
-  at::parallel_for(0, divide_up(rows, size), 1, [&](int64_t begin, int64_t end) {
-    const ScratchBlock scratch{size_t(tile_bytes_)};
+  const int64_t tile_bytes = aligned(tile_rows_ * dim_ * 4) +
+                             aligned(tile_rows_ * weights_.mlp_hidden * 4) +
+                             aligned(product_bytes_);
+  parallel_tasks(divide_up(rows, size), [&](int64_t begin, int64_t end) {
+    const ScratchBlock scratch{size_t(tile_bytes)};
     for (int64_t t = begin; t < end; ++t) {
       const Tile tile{t * size, std::min(size, rows - t * size),
                       static_cast<char*>(scratch.data())};
@@ -197,7 +201,7 @@ void LanguagePrefill::over_tiles(int64_t block) {
 }
 
 void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow) {
-  kernels::NormRowsArgs a = norm.args(x_.const_data_ptr<float>() + tile.first * dim_, tile.rows, y);
+  kernels::NormRowsArgs a = norm.args(x_.data() + tile.first * dim_, tile.rows, y);
   a.y_type = narrow ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
   kernels::norm_rows(a);
 }
@@ -205,24 +209,23 @@ void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bo
 void LanguagePrefill::open(int64_t index, const Tile& tile) {
   const auto& block = weights_.blocks[size_t(index)];
   if (block.kind == BlockMixer::kModule) {
-    return norm(block.norm1, tile, w_.mutable_data_ptr<float>() + tile.first * dim_, false);
+    return norm(block.norm1, tile, w_.mutable_data() + tile.first * dim_, false);
   }
   const auto& in = blocks_[size_t(index)].in;
   norm(block.norm1, tile, tile.scratch, narrow_);
   const bool narrow = narrow_ && mixes_narrow(block);
   PackedResult result;
-  result.data = reinterpret_cast<char*>(w_.mutable_data_ptr<float>()) +
-                tile.first * in.outputs() * (narrow ? 2 : 4);
+  result.data = w_.mutable_data<char>() + tile.first * in.outputs() * (narrow ? 2 : 4);
   result.stride = in.outputs();
   result.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
   result.next = blocks_[size_t(index)].out.ahead();
   in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
          tile.scratch + aligned(tile_rows_ * dim_ * 4));
-  const auto project = [&](const PackedLinear& map, const Tensor& buffer) {
+  const auto project = [&](const PackedLinear& map, Array& buffer) {
     if (!map.defined()) return;
     PackedResult numbers;
     numbers.stride = map.outputs();
-    numbers.data = buffer.mutable_data_ptr<float>() + tile.first * numbers.stride;
+    numbers.data = buffer.mutable_data() + tile.first * numbers.stride;
     map.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, numbers,
             tile.scratch + aligned(tile_rows_ * dim_ * 4));
   };
@@ -236,13 +239,13 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   const auto& maps = blocks_[size_t(index)];
   char* hidden = tile.scratch + aligned(tile_rows_ * dim_ * 4);
   char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
-  float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
+  float* stream = x_.mutable_data() + tile.first * dim_;
   const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
   const int64_t at_once = maps.fc.panels_within(kPrefillColumns);
   const bool final = index + 1 == int64_t(blocks_.size());
   const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
   if (block.kind != BlockMixer::kModule) {
-    const auto* y = reinterpret_cast<const char*>(y_.const_data_ptr<float>());
+    const auto* y = y_.data<char>();
     const auto* from = y + tile.first * dim_ * (narrow_ ? 2 : 4);
     maps.out.accumulate({.rows = tile.rows, .data = from, .stride = dim_}, stream, dim_, 0, dim_,
                         product, maps.fc.ahead(0, at_once));
@@ -272,7 +275,7 @@ void LanguagePrefill::shift(const Array& bias, const Tile& tile) {
   if (!bias.defined()) return;
   const float* from = bias.data();
   for (int64_t r = tile.first; r < tile.first + tile.rows; ++r) {
-    float* x = x_.mutable_data_ptr<float>() + r * dim_;
+    float* x = x_.mutable_data() + r * dim_;
     for (int64_t i = 0; i < dim_; ++i) x[i] += from[i];
   }
 }
@@ -288,51 +291,61 @@ void LanguagePrefill::mix(int64_t index) {
   if (block.kind == BlockMixer::kSoftmax || block.kind == BlockMixer::kModule) {
     for (size_t text = 0; text < states_.size(); ++text) mix_module(index, text);
   } else if (texts == 1) {
-    one(0, torch_threads());
+    one(0, engine_threads());
   } else {
-    at::parallel_for(0, texts, 1, [&](int64_t begin, int64_t end) {
+    parallel_tasks(texts, [&](int64_t begin, int64_t end) {
       for (int64_t text = begin; text < end; ++text) one(size_t(text), 1);
     });
   }
 }
 
+// The results of a mixer that computes in float32, from row `first` on.
+float* LanguagePrefill::mixed(int64_t first) {
+  return (narrow_ ? mixed_ : y_).mutable_data() + first * dim_;
+}
+// Stores these results as the output map reads them.
+void LanguagePrefill::store_mixed(int64_t first, int64_t rows) {
+  if (!narrow_) return;
+  round_numbers(mixed(first), rows * dim_, y_.mutable_data<uint16_t>() + first * dim_);
+}
+
 void LanguagePrefill::mix_module(int64_t index, size_t text) {
   const auto& block = weights_.blocks[size_t(index)];
-  auto& own = states_[text]->blocks[size_t(index)];
-  const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
-  const int64_t position = states_[text]->position;
+  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
+  const int64_t first = int64_t(text) * rows;
   const bool softmax = block.kind == BlockMixer::kSoftmax;
-  const auto input = rows_of(w_, (softmax ? 3 : 1) * dim_, false).narrow(0, first, batch);
-  const auto mixed = torch::empty({batch, tokens_, dim_});
-  weights_.modules->mix(index, array_of(input), position, own, mixed.mutable_data_ptr<float>());
-  if (softmax) {
-    rows_of(y_, dim_, narrow_).narrow(0, first, batch).copy_(mixed);
-  } else {
-    x_.narrow(0, first * tokens_, batch * tokens_)
-        .addcmul_(tensor_of(block.gamma1), mixed.view({batch * tokens_, dim_}));
-  }
+  const int64_t width = (softmax ? 3 : 1) * dim_;
+  const Array input({batch, tokens_, width}, TorchDtype::kFloat32,
+                    {w_.owner(), w_.mutable_data() + first * width});
+  weights_.modules->mix(index, input, states_[text]->position, states_[text]->blocks[size_t(index)],
+                        mixed(first));
+  if (softmax) return store_mixed(first, rows);
+  kernels::FinishRowsArgs a{.rows = rows, .columns = dim_};
+  a.sums = mixed(first);
+  a.sums_stride = a.out_stride = dim_;
+  a.add = true;
+  a.gamma = block.gamma1.data();
+  a.out = x_.mutable_data() + first * dim_;
+  kernels::finish_rows(a);
 }
 
 void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, size_t text,
                             int threads) {
-  const int64_t batch = batch_ / int64_t(states_.size());
-  const int64_t first = int64_t(text) * batch * tokens_;  // row
+  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
+  const int64_t first = int64_t(text) * rows;
   const MeansState own(block.means, batch, states_[text]->blocks[size_t(index)]);
-  const auto base = torch::empty({batch, tokens_, dim_});
-  const auto y = rows_of(y_, dim_, narrow_).narrow(0, int64_t(text) * batch, batch);
-  const auto mixed = narrow_ ? torch::empty_like(base) : y;
   const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch, tokens_)));
   const int64_t parts = (block.means.gate ? 3 : 2) * dim_;
   const MeansMix mix{.batch = batch,
                      .tokens = tokens_,
-                     .parts = w_.const_data_ptr<float>() + first * parts,
-                     .pi = pi_.mutable_data_ptr<float>() + first * block.means.heads,
-                     .base = base.mutable_data_ptr<float>(),
-                     .y = mixed.mutable_data_ptr<float>(),
+                     .parts = w_.data() + first * parts,
+                     .pi = pi_.mutable_data() + first * block.means.heads,
+                     .base = base_.mutable_data() + first * dim_,
+                     .y = mixed(first),
                      .sums = own.sums,
                      .past = own.past};
   mix_means(block.means, mix, workspace.data(), loop_over(threads));
-  if (narrow_) y.copy_(mixed);
+  store_mixed(first, rows);
 }
 
 void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, size_t text,
@@ -341,65 +354,63 @@ void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, si
   const int64_t batch = batch_ / int64_t(states_.size()), heads = weights.heads;
   const int64_t width = dim_ / heads, parts = weights.parts() * dim_;
   const DeltaState own(weights, batch, states_[text]->blocks[size_t(index)]);
-  const auto y = rows_of(y_, dim_, narrow_).narrow(0, int64_t(text) * batch, batch);
-  const auto mixed = narrow_ ? torch::empty({batch, tokens_, dim_}) : y;
   loop_over(threads)(batch * heads, [&](int64_t begin, int64_t end) {
     const ScratchBlock workspace(size_t(mix_delta_workspace(weights, tokens_)));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sample = i / heads, first = (int64_t(text) * batch + sample) * tokens_;
       DeltaMix mix{.tokens = tokens_,
-                   .parts = w_.const_data_ptr<float>() + first * parts,
-                   .beta = pi_.const_data_ptr<float>() + first * weights.steps * heads,
-                   .y = mixed.mutable_data_ptr<float>() + sample * tokens_ * dim_,
+                   .parts = w_.data() + first * parts,
+                   .beta = pi_.data() + first * weights.steps * heads,
+                   .y = mixed(first),
                    .memory = own.memory + sample * heads * width * width};
-      if (block.forget.defined()) mix.forget = forget_.const_data_ptr<float>() + first * heads;
-      if (block.gate.defined()) mix.gate = gate_.const_data_ptr<float>() + first * dim_;
+      if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
+      if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
       if (own.past != nullptr) mix.past = own.past + sample * (weights.filter.size(0) - 1) * parts;
       mix_delta(weights, mix, i % heads, workspace.data());
     }
   });
-  if (narrow_) y.copy_(mixed);
+  store_mixed(int64_t(text) * batch * tokens_, batch * tokens_);
 }
 
 void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,
                            int threads) {
-  const int64_t heads = weights_.config.heads, size = 2 * dim_ + heads;
-  const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
-  const Array before = states_[text]->blocks[size_t(index)]["statistics"].contiguous();
-  Array after = Array::empty({batch, size}, TorchDtype::kFloat64);
-  if (before.defined()) check_state(before, {batch, size}, TorchDtype::kFloat64);
+  const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
+  const int64_t rows = batch * tokens_, first = int64_t(text) * rows;
+  Arrays& own = states_[text]->blocks[size_t(index)];
   const bool narrow = narrow_ && mixes_narrow(block);
-  auto w = rows_of(w_, dim_, narrow).narrow(0, first, batch);
-  const auto result = rows_of(y_, dim_, narrow_).narrow(0, first, batch);
-  const auto y = narrow == narrow_ ? result : torch::empty(w.sizes());
+  const int64_t bytes = narrow ? 2 : 4;
+  kernels::CausalForwardArgs a;
+  a.shape = {batch, tokens_, heads, dim_ / heads};
+  a.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
+  a.w = {w_.data<char>() + first * dim_ * bytes, tokens_ * dim_, dim_};
+  a.y = {narrow ? y_.mutable_data<char>() + first * dim_ * bytes : static_cast<void*>(mixed(first)),
+         tokens_ * dim_, dim_};
   if (block.filter.defined()) {
     const Array::Shape earlier{batch, block.filter.size(0) - 1, dim_};
-    float* past =
-        owned_state(states_[text]->blocks[size_t(index)], "conv", earlier, TorchDtype::kFloat32)
-            .mutable_data();
-    const auto convolved = torch::empty(w.sizes());
-    convolve_texts(block.filter, batch, tokens_, w.const_data_ptr<float>(), past,
-                   convolved.mutable_data_ptr<float>());
-    w = convolved;
+    float* past = owned_state(own, "conv", earlier, TorchDtype::kFloat32).mutable_data();
+    float* convolved = base_.mutable_data() + first * dim_;
+    convolve_texts(block.filter, batch, tokens_, w_.data() + first * dim_, past, convolved);
+    a.w.data = convolved;
   }
-  kernels::CausalForwardArgs a;
-  a.shape = shape_of(w, heads);
-  a.dtype = kernel_dtype(w);
-  a.w = tokens_in(w);
-  a.y = tokens_out(y);
   a.temp = block.temp.data();
   a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
-  if (before.defined()) a.state = before.data<double>();
-  a.next_state = after.mutable_data<double>();
+  a.state = a.next_state =
+      owned_state(own, "statistics", {batch, 2 * dim_ + heads}, TorchDtype::kFloat64)
+          .mutable_data<double>();
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
   kernels::causal_forward(a, workspace.data(), loop_over(threads), threads);
-  if (block.scale != 1) y.mul_(block.scale);
-  if (block.gate.defined()) {
-    multiply_by_silu(gate_.const_data_ptr<float>() + first * tokens_ * dim_, y.numel(),
-                     y.mutable_data_ptr<float>());
+  const auto scale = float(block.scale);
+  if (narrow) {
+    auto* y = y_.mutable_data<uint16_t>() + first * dim_;
+    for (int64_t i = 0; scale != 1 && i < rows * dim_; ++i) {
+      y[i] = to_bfloat16(from_bfloat16(y[i]) * scale);
+    }
+    return;
   }
-  if (narrow != narrow_) result.copy_(y);
-  states_[text]->blocks[size_t(index)]["statistics"] = after;
+  float* y = mixed(first);
+  for (int64_t i = 0; scale != 1 && i < rows * dim_; ++i) y[i] *= scale;
+  if (block.gate.defined()) multiply_by_silu(gate_.data() + first * dim_, rows * dim_, y);
+  store_mixed(first, rows);
 }
 
 }  // namespace tost

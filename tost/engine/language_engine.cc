@@ -1,0 +1,152 @@
+#include "tost/engine/language_engine.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/engine/quantized_weight.h"
+
+namespace tost {
+namespace {
+
+using kernels::kMostFewRows;
+
+// The largest number of rows for which steps of a few rows are faster than products, for which the
+// weights may have to be laid out first.
+int64_t rows_by_steps(Layout layout) {
+  return layout == Layout::kStored ? 16 : 64;
+}
+
+// Tokens [first, first + count) of every text.
+std::vector<int64_t> part_of(const int64_t* ids, int64_t batch, int64_t tokens, int64_t first,
+                             int64_t count) {
+  std::vector<int64_t> part;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t* from = ids + b * tokens + first;
+    part.insert(part.end(), from, from + count);
+  }
+  return part;
+}
+
+}  // namespace
+
+EngineModel::EngineModel(std::unique_ptr<LanguageWeights> weights, Precision precision,
+                         Layout layout, Arrays stored)
+    : weights_(std::move(weights)),
+      precision_(precision),
+      layout_(layout),
+      stored_(std::move(stored)),
+      step_(*weights_) {}
+
+LanguagePrefill& EngineModel::prefill() {
+  if (!prefill_) prefill_.emplace(*weights_, layout_);
+  return *prefill_;
+}
+
+void EngineModel::norm(const float* rows, int64_t count, float* to) const {
+  kernels::norm_rows(weights_->norm.args(rows, count, to));
+}
+
+void EngineModel::expect_texts() {
+  // Does not use tiles for eight bits, because tiles read bfloat16 weights of twice the size.
+  const bool wide_enough = weights_->type == kernels::WeightType::kBfloat16 &&
+                           config().dim % 32 == 0 && layout_ == Layout::kStored;
+  tiles_ = wide_enough && prefill().rows_alone();
+}
+
+void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
+                       float* logits, float* hidden) {
+  if (tokens == 0) fail_data("There are no tokens to read.");
+  check_ids(config(), ids, batch * tokens);
+  check_position(config(), state.position, tokens);
+  state.blocks.resize(weights_->blocks.size());
+  if (batch == 0) return;
+  const int64_t dim = config().dim;
+  const bool rows_wanted = hidden != nullptr && (batch > 1 || layout_ == Layout::kStored);
+  const bool steps = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
+  const int64_t at_once =
+      steps && !rows_wanted ? kMostFewRows / batch : std::max<int64_t>(1, kPieceTokens / batch);
+  for (int64_t t = 0; t < tokens; t += at_once) {
+    const int64_t count = std::min(at_once, tokens - t);
+    const bool last = t + count == tokens;
+    const auto part = part_of(ids, batch, tokens, t, count);
+    if (steps && !rows_wanted) {
+      step_.run(part.data(), batch, count, state, last ? logits : nullptr);
+      if (hidden != nullptr) step_.last_rows(hidden + t * dim);
+      state.position += count;
+      continue;
+    }
+    const float* x = prefill().run(part.data(), batch, count, state);
+    state.position += count;
+    for (int64_t b = 0; hidden != nullptr && b < batch; ++b) {
+      norm(x + b * count * dim, count, hidden + (b * tokens + t) * dim);
+    }
+    if (!last || logits == nullptr) continue;
+    Array rows = Array::empty({batch, dim});
+    for (int64_t b = 0; b < batch; ++b) {
+      norm(x + ((b + 1) * count - 1) * dim, 1, rows.mutable_data() + b * dim);
+    }
+    step_.head(rows.data(), batch, logits);
+  }
+}
+
+Array EngineModel::extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) {
+  Array logits = Array::empty({batch, config().vocab});
+  read(ids, batch, tokens, state, logits.mutable_data(), nullptr);
+  return logits;
+}
+
+Array EngineModel::hidden(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) {
+  Array rows = Array::empty({batch * tokens, config().dim});
+  read(ids, batch, tokens, state, nullptr, rows.mutable_data());
+  return rows;
+}
+
+Array EngineModel::logits(const Array& rows) {
+  const int64_t count = rows.size(0);
+  Array logits = Array::empty({count, config().vocab});
+  if (count > rows_by_steps(layout_)) {
+    prefill().head(rows.data(), count, logits.mutable_data());
+  } else {
+    step_.head(rows.data(), count, logits.mutable_data());
+  }
+  return logits;
+}
+
+Array EngineModel::step(const std::vector<int64_t>& ids,
+                        const std::vector<LanguageState*>& states) {
+  check_ids(config(), ids.data(), int64_t(ids.size()));
+  for (auto* state : states) {
+    check_position(config(), state->position, 1);
+    state->blocks.resize(weights_->blocks.size());
+  }
+  const auto count = int64_t(ids.size());
+  Array logits = Array::empty({count, config().vocab});
+  if (ids.empty()) return logits;
+  if (tiles_) {
+    Array rows = Array::empty({count, config().dim});
+    norm(prefill().run_texts(ids, states), count, rows.mutable_data());
+    prefill().head(rows.data(), count, logits.mutable_data());
+  } else {
+    step_.run_texts(ids, states, logits.mutable_data());
+  }
+  for (auto* state : states) ++state->position;
+  return logits;
+}
+
+Arrays EngineModel::weights() const {
+  Arrays wide;
+  for (const auto& [name, array] : stored_) {
+    if (ends_with(name, ".weight.scale")) continue;
+    const auto scales = stored_.find(name + ".scale");
+    wide[name] = array;
+    if (scales == stored_.end()) continue;
+    const bool onto_stream = ends_with(name, "mlp.c_proj.weight");
+    const int64_t inputs = onto_stream ? weights_->mlp_hidden : config().dim;
+    wide[name] = dequantize(
+        stored_integers(array, scales->second, array.size(0), inputs, name, "The model"));
+  }
+  return wide;
+}
+
+}  // namespace tost

@@ -1,0 +1,91 @@
+// Many tokens through a language model, bound by its matrix products.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/engine/language_weights.h"
+#include "tost/engine/packed_linear.h"
+
+namespace tost {
+
+// How long the weights are in memory in the form that products read.
+enum class Layout : uint8_t {
+  kStored,   // from the first call on: for many calls
+  kPassing,  // a block at a time: two blocks more than the weights, laid out in each call
+};
+
+// A thread takes a tile of tokens from a mixer's result through the block's MLP to the next mixer's
+// input, so that only the residual stream and the mixers' tokens go through memory.
+// Not thread-safe. `weights` outlive it.
+class LanguagePrefill {
+ public:
+  // Lays out the weights in bfloat16 if their type is narrower than float32 and this CPU multiplies
+  // bfloat16, else in float32.
+  LanguagePrefill(const LanguageWeights& weights, Layout layout);
+
+  // Reads valid ids [B, T] after `state`, which has an entry for every block. Returns the residual
+  // stream [B T, C] float32, valid until the next call. The caller moves the state's position.
+  // Takes memory for B T tokens. Throws a usage Error for a state of another batch.
+  const float* run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state);
+
+  // Reads one token of each of several texts, like LanguageStep::run_texts(). Returns the residual
+  // stream [texts, C].
+  const float* run_texts(const std::vector<int64_t>& ids,
+                         const std::vector<LanguageState*>& states);
+  // Whether its products give each row the same bits for any number of rows. Only of kStored.
+  bool rows_alone() const;
+
+  // The head on rows [count, C] after the final norm: logits [count, vocab].
+  void head(const float* rows, int64_t count, float* logits);
+
+ private:
+  struct Block {
+    PackedLinear in, out, fc, proj;     // out and proj times gamma
+    Array out_shift, proj_shift;        // their biases times gamma; undefined without
+    PackedLinear router, gate, forget;  // as LanguageBlockWeights
+    std::vector<const PackedLinear*> maps() const {
+      return {&in, &router, &gate, &forget, &out, &fc, &proj};
+    }
+  };
+  struct Tile {
+    int64_t first, rows;
+    char* scratch;
+  };
+
+  void lay_out(int64_t block);
+  void reserve(int64_t rows);
+  const float* run_all(const int64_t* ids);
+  void embed(const int64_t* ids);
+  void over_tiles(int64_t block);
+  void close(int64_t block, const Tile& tile);  // from a mixer's result to the block's end
+  void open(int64_t block, const Tile& tile);   // from a block's beginning to its mixer's input
+  void shift(const Array& bias, const Tile& tile);
+  void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
+  void mix(int64_t block);
+  float* mixed(int64_t first);
+  void store_mixed(int64_t first, int64_t rows);
+  void mix_module(int64_t block, size_t text);
+  void tssa(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  void means(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  void delta(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+
+  const LanguageWeights& weights_;
+  const int64_t dim_;
+  const bool narrow_;  // tokens between products in bfloat16
+  const Layout layout_;
+  const int64_t tile_rows_;
+  std::vector<Block> blocks_;
+  PackedLinear head_;          // laid out when first needed
+  int64_t product_bytes_ = 0;  // scratch of a product
+  // Of all rows: the residual stream; what mixers read and give, float32 or bfloat16; the results
+  // of mixers before rounding, and tokens after a convolution.
+  Array x_, w_, y_, mixed_, base_;
+  // Memberships of group means or strengths of the delta rule, a mixer's gate, and forgetting.
+  Array pi_, gate_, forget_;
+  // Of the present call: states_ has one entry of batch_ texts, or batch_ entries of one.
+  int64_t batch_ = 0, tokens_ = 0;
+  std::vector<LanguageState*> states_;
+};
+
+}  // namespace tost
