@@ -41,63 +41,36 @@ void serve_language(const ServeChoice& o, ServedModel& model, const ServiceLimit
   model.language = std::make_unique<LanguageService>(std::move(text), limits, metrics);
 }
 
-class Classifier : public PictureModel {
- public:
-  Classifier(LoadedModel loaded, Precision precision, bool explains)
-      : loaded_(std::move(loaded)),
-        precision_(precision),
-        explains_(explains),
-        runner_(*loaded_.model, precision, /*engine=*/VisionEngine::supports(*loaded_.model)) {}
-
-  Precision precision() const override { return precision_; }
-  const std::vector<std::string>& classes() const override { return loaded_.info.classes; }
-  int64_t side() const override { return loaded_.info.preprocess.size; }
-  Image fit(const Image& picture) const override {
-    return fit_image(picture, loaded_.info.preprocess);
-  }
-  std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) override {
-    const torch::InferenceMode no_grad;
-    const auto& p = loaded_.info.preprocess;
-    const Normalizer normalize(p);
-    const auto batch = torch::empty({int64_t(pictures.size()), p.channels, p.size, p.size});
-    for (size_t i = 0; i < pictures.size(); ++i) {
-      normalize(pictures[i], batch[int64_t(i)].data_ptr<float>());
-    }
-    const auto shares = runner_.logits(batch).to(torch::kDouble).softmax(1).contiguous();
-    std::vector<std::vector<double>> result;
-    for (size_t i = 0; i < pictures.size(); ++i) {
-      const auto* row = shares[int64_t(i)].const_data_ptr<double>();
-      result.emplace_back(row, row + shares.size(1));
-    }
-    return result;
-  }
-  bool explains() const override { return explains_; }
-  std::function<nlohmann::json()> explain(const Image& picture) override {
-    return [this, input = picture_input(picture, loaded_.info.preprocess)] {
-      return to_json(picture_maps(*loaded_.model, loaded_.info, input));
+void serve_classifier(const ServeChoice& o, ServedModel& model, const ServiceLimits& limits,
+                      Metrics&) {
+  const auto loaded = std::make_shared<LoadedModel>(load_model_file(o.path));
+  const bool engine = VisionEngine::supports(*loaded->model);
+  const auto precision =
+      chosen_precision(o.precision, loaded->precision, classifier_precisions(engine));
+  const auto runner = std::make_shared<ImageRunner>(*loaded->model, precision, engine);
+  const auto& p = loaded->info.preprocess;
+  ServedPictures pictures{loaded->info, precision,
+                          [loaded, runner, side = p.size, channels = p.channels](
+                              const float* images, int64_t count, float* logits) {
+                            const torch::InferenceMode no_grad;
+                            const auto found = runner->logits(torch::from_blob(
+                                const_cast<float*>(images), {count, channels, side, side}));
+                            torch::from_blob(logits, found.sizes()).copy_(found);
+                          }};
+  if (o.explain) {
+    pictures.explain = [loaded](const Image& picture) {
+      return [loaded, input = picture_input(picture, loaded->info.preprocess)] {
+        return to_json(picture_maps(*loaded->model, loaded->info, input));
+      };
     };
   }
-
- private:
-  const LoadedModel loaded_;
-  const Precision precision_;
-  const bool explains_;
-  ImageRunner runner_;
-};
-
-void serve_pictures(const ServeChoice& o, ServedModel& model, const ServiceLimits& limits,
-                    Metrics&) {
-  auto loaded = load_model_file(o.path);
-  const auto precision = chosen_precision(
-      o.precision, loaded.precision, classifier_precisions(VisionEngine::supports(*loaded.model)));
-  model.pictures = std::make_unique<PictureService>(
-      std::make_unique<Classifier>(std::move(loaded), precision, o.explain), limits.queue);
+  serve_pictures(std::move(pictures), model, limits);
 }
 
 OpenServed find_with_torch(const ServeChoice& choice) {
   const auto kind = model_kind(choice.path);
   if (kind == kLanguageKind) return std::bind_front(serve_language, choice);
-  if (kind == "vision") return std::bind_front(serve_pictures, choice);
+  if (kind == "vision") return std::bind_front(serve_classifier, choice);
   fail_usage("'", choice.path, "' holds a ", kind,
              " model; language models and image classifiers are served.");
 }

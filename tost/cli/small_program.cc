@@ -57,6 +57,19 @@ bool has_full_program() {
 
 OpenServed find_for_engine(const ServeChoice& o) {
   if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
+  const auto found = find_intact_model_file(o.path, Weights::kRaw);
+  if (pictures_run_in_engine(found)) {
+    return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
+      auto opened = open_engine_vision(found, o.precision);
+      const int64_t side = opened.info.preprocess.size;
+      serve_pictures({opened.info, opened.precision,
+                      [engine = std::shared_ptr<PictureEngine>(std::move(opened.engine)), side](
+                          const float* images, int64_t count, float* logits) {
+                        engine->forward(images, count, side, side, logits);
+                      }},
+                     to, limits);
+    };
+  }
   return [o, file = file_for_engine(o.path, Weights::kRaw)](
              ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
     auto opened = open_engine_language(file, o.precision, Layout::kStored);

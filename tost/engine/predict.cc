@@ -8,6 +8,15 @@
 
 namespace tost {
 
+std::vector<double> softmax(const float* logits, int64_t count) {
+  const float most = *std::max_element(logits, logits + count);
+  std::vector<double> shares(logits, logits + count);
+  double sum = 0;
+  for (double& share : shares) sum += share = std::exp(share - most);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
 std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k) {
   if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");

@@ -43,6 +43,9 @@ struct PredictReport {
   std::vector<Prediction> predictions;
 };
 
+// The probabilities of logits [count], count >= 1.
+std::vector<double> softmax(const float* logits, int64_t count);
+
 // The top_k classes of probabilities, one a class, most likely first, NaN before all. Throws a
 // usage Error for top_k < 1.
 std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,

@@ -28,16 +28,6 @@ void check_fit(const ModelInfo& info) {
   }
 }
 
-// The probabilities of logits.
-std::vector<double> softmax(const float* logits, int64_t count) {
-  const float most = *std::max_element(logits, logits + count);
-  std::vector<double> shares(logits, logits + count);
-  double sum = 0;
-  for (double& share : shares) sum += share = std::exp(share - most);
-  for (double& share : shares) share /= sum;
-  return shares;
-}
-
 }  // namespace
 
 json to_json(const Preprocess& p) {
@@ -103,10 +93,10 @@ OpenedVision open_engine_vision(const std::filesystem::path& file, const std::st
   const std::string where = cat("'", file.string(), "'");
   ArraysFile content = load_arrays(file);
   OpenedVision opened{.info = model_info_of(content.metadata, where)};
-  const Precision chosen = chosen_precision(precision, stored_precision(content.metadata, where),
-                                            classifier_precisions(/*engine=*/true));
+  opened.precision = chosen_precision(precision, stored_precision(content.metadata, where),
+                                      classifier_precisions(/*engine=*/true));
   WeightSource source(std::move(content.arrays), where);
-  opened.engine = std::make_unique<PictureEngine>(opened.info.config, source, chosen);
+  opened.engine = std::make_unique<PictureEngine>(opened.info.config, source, opened.precision);
   source.finish();
   return opened;
 }

@@ -46,6 +46,7 @@ bool pictures_run_in_engine(const std::filesystem::path& file);
 struct OpenedVision {
   std::unique_ptr<PictureEngine> engine;
   ModelInfo info;
+  Precision precision = Precision::kFp32;  // in which the engine computes
 };
 
 // Opens such a file. `precision` is as in ModelRequest. Throws a data Error naming the file where
