@@ -38,7 +38,7 @@ class CrashDisk : public FileCalls {
 
   // Counts calls from 0 again; the k-th and all later calls fail, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
-  // Makes `times` calls from the k-th on fail with `error`.
+  // Lets `times` calls fail with `error`, beginning with the k-th.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }

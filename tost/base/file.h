@@ -88,7 +88,7 @@ std::filesystem::path target_of_leftover(const std::filesystem::path& file);
 // Calls fsync on a directory, which makes renames and new files in this directory durable.
 void sync_directory(const std::filesystem::path& directory);
 
-// Renames `from` to `to`, replacing a file there; a crash may undo it.
+// Renames `from` to `to`, replacing a file there; a crash may undo the change.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Renames `from` to `to`, replacing a file there, and calls fsync on the parent of `to`.

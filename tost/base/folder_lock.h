@@ -6,8 +6,9 @@
 namespace tost {
 
 // A lock on an existing folder, held while in scope; the system releases it when the process dies.
-// A file `.lock` in the folder holds the holder's process number. Throws a usage Error that names
-// the flag if another process holds the lock, and a data Error if the file cannot be created.
+// A file `.lock` in the folder contains the number of the locking process. Throws a usage Error
+// that names the flag if another process holds the lock, and a data Error if the file cannot be
+// created.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder, const char* flag = "--out");

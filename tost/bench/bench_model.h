@@ -68,7 +68,7 @@ double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 // The seed that draw_input() uses for a task.
 uint64_t input_seed(const BenchTask& task);
 
-// Throw usage Errors naming the flag, for a value outside 1 to `most` or an unknown name.
+// Throw a usage Error that names the flag, if a value is not in 1 to `most` or a name is unknown.
 void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
 void check_names(const char* flag, const std::vector<std::string>& found,
                  const std::vector<std::string>& known);

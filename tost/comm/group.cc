@@ -197,7 +197,7 @@ struct Group::Impl {
     const auto start = Clock::now();
     try {
       while (!done()) {
-        // Fails if any process has left, because the awaited process may then leave, too.
+        // Fails if any process has left, because the others may then never answer.
         if (departures->any())
           throw std::runtime_error("another process has left, or cannot be reached");
       }

@@ -11,10 +11,10 @@ namespace tost {
 class FolderDataset : public ImageDataset {
  public:
   // `directory` holds the class folders, each of which must be in `classes`. If `classes` is empty,
-  // the classes are all folders in sorted order. Takes pictures, in sorted order, from nested
-  // folders, too: files named .jpg, .jpeg or .png, and files that begin like a picture. Ignores
-  // other files, and names that start with a dot. Throws a data Error for a missing class folder, a
-  // class folder without pictures, and a class that is not in `classes`.
+  // the classes are all folders in sorted order. Reads pictures from nested folders, too, in sorted
+  // order: files named .jpg, .jpeg or .png, and files that begin like a picture. Ignores other
+  // files, and names that start with a dot. Throws a data Error for a missing class folder, a class
+  // folder without pictures, and a class that is not in `classes`.
   FolderDataset(const std::string& directory, std::vector<std::string> classes);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }

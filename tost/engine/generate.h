@@ -131,13 +131,13 @@ struct GenerateResult {
 // Called for every piece of final text; the result false ends all texts.
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
-// Continues prompts; prompts with the same number of tokens are continued together. Text r draws
-// from Random(seed, r, session draws), independently of other texts. Frees prompts after reading
-// them. With `session` there is one prompt, which may be empty if the session has pending tokens.
-// The prompt follows the session's tokens, and the session is updated. `stop` ends all texts after
-// the current token, or the current 512 tokens of a prompt. Throws usage Errors for settings and
-// for texts that do not fit the block, and data Errors for prompts that the model cannot read; the
-// session then does not change.
+// Continues prompts; prompts with the same number of tokens are continued together. Each text draws
+// from a separate random stream of the seed. Frees prompts after reading them. With `session` there
+// is one prompt, which may be empty if the session has pending tokens. The prompt follows the
+// session's tokens, and the session is updated. `stop` ends all texts after the current token, or
+// the current 512 tokens of a prompt. Throws usage Errors for settings and for texts that do not
+// fit the block, and data Errors for prompts that the model cannot read; the session then does not
+// change.
 GenerateResult generate(TextModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},

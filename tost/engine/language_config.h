@@ -26,7 +26,7 @@ struct CausalMixerOptions {
   bool gate = false;
   // The number of tokens, with the current one, that softmax sees; 0: all.
   int64_t window = 0;
-  // The share of softmax's attention weights that training drops; -1: CausalMixerConfig::dropout.
+  // Dropout of softmax's attention weights in training; -1 means CausalMixerConfig::dropout.
   double attention_dropout = -1;
   // The delta rule has β from 0 to beta_range (1 or 2), and makes delta_steps updates a token.
   int64_t beta_range = 1;

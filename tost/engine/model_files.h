@@ -18,7 +18,7 @@ std::filesystem::path find_model_file(const std::filesystem::path& path,
 std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
                                              Weights weights = Weights::kRaw);
 
-// The checkpoint folder with the final model of a finished run; throws a data Error without one.
+// The folder of a run's latest checkpoint; throws a data Error if the run has no checkpoint.
 std::filesystem::path final_checkpoint(const std::filesystem::path& run);
 
 }  // namespace tost

@@ -64,8 +64,8 @@ class TextWriter {
   int64_t drawn() const { return drawn_; }
   const std::string& ended() const { return ended_; }  // length, end or stop; empty: not yet
 
-  // The bytes held back. Returns the last bytes of the text. With a session `after`, stores the
-  // beginning of a character, and all distinct tokens, in this session.
+  // Returns the last bytes of the text. Stores an incomplete character, and all distinct tokens, in
+  // the session `after`, unless it is null.
   std::string finish(TextSession* after);
 
  private:

@@ -26,8 +26,8 @@ std::vector<size_t> falling_order(const std::vector<double>& scores) {
   return order;
 }
 
-// Calls visit(inside, outside), from the highest score to the lowest, with the numbers of tokens
-// with the score inside and outside the mask.
+// Calls visit(inside, outside) for each score, the highest first, with the numbers of tokens of
+// this score inside and outside the mask.
 template <class Visit>
 void for_each_tie(const std::vector<double>& scores, const TokenMask& mask, Visit visit) {
   const auto order = falling_order(scores);

@@ -64,7 +64,7 @@ void on_scan(j_common_ptr info) {
   }
 }
 
-// Handles a request for more bytes: the whole file is in memory, so the file ends early.
+// Reports that the file ends early, if libjpeg requests bytes after the last one.
 boolean on_empty(j_decompress_ptr info) {
   leave(reinterpret_cast<j_common_ptr>(info), "the file ends early");
 }

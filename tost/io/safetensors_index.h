@@ -39,7 +39,7 @@ SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);
 void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
                  const std::string& shard, const std::string& index);
 
-// Adds a shard's metadata to those of earlier shards. Throws a data Error for different metadata.
+// Adds a shard's metadata to those of earlier shards. Throws a data Error if two shards disagree.
 void merge_shard_metadata(std::map<std::string, std::string>& all,
                           const std::map<std::string, std::string>& metadata,
                           const std::string& shard);

@@ -174,7 +174,7 @@ class Rebuilder {
       const auto& args = tree_.items(made.args);
       if (tree_.is_global(made.callee, "torch._tensor", "_rebuild_from_type_v2") ||
           tree_.is_global(made.callee, "torch.tensor", "_rebuild_from_type_v2")) {
-        // Handles a tensor with attributes: (function, class, arguments, state).
+        // A tensor with attributes has the arguments (function, class, arguments, state).
         if (args.size() != 4 || !tree_.is(args[0], PickleKind::kGlobal) ||
             !tree_.is(args[2], PickleKind::kTuple)) {
           refuse("is rebuilt from something unknown");

@@ -48,7 +48,7 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// The most elements of a tensor that has more elements than its storage, by strides of 0.
+// Limits the elements of a tensor whose strides of 0 repeat elements of the storage.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
 // The values and storages of an archive.

@@ -210,7 +210,7 @@ HWY_INLINE WideVec through_gate(const MeansBlock& b, int64_t t, int64_t i, int64
   return dz;
 }
 
-// Computes the gradients of tokens from their sums over i of A v (slope) and of dz scale M (pull).
+// Computes the gradients of tokens, with sums over tokens i in `slope` and `pull`.
 template <class T, bool kGate>
 void means_backward_pass(const MeansBlock& b) {
   HWY_ALIGN float slope_lanes[kTokenGroup * kMaxLanes] = {},

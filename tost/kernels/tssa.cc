@@ -154,8 +154,8 @@ void membership_pass(const TssaBlock& b) {
   sum_groups(pi_lanes, b.heads, b.head_sum);
 }
 
-// Calls rows(by row, stream, first, count) over the tokens of a block. Writing single rows fills
-// cache lines one after another, which streaming stores need. Groups of rows load the channel
+// Calls rows(by row, stream, first, count) for single rows or groups of rows. Writing single rows
+// fills cache lines one after another, which streaming stores need. Groups of rows load the channel
 // arrays once a group, which is faster for odd widths and for bfloat16 in cache.
 template <class T, class WriteRows>
 HWY_INLINE void write_block(const TssaBlock& b, const WriteRows& rows) {

@@ -119,12 +119,12 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
 
 }  // namespace
 
-// The kernel sums only the tokens of this place. An additional first token holds the sums of
-// earlier places, with their gradient.
+// The kernel sums only the tokens of this process. An additional first token holds the sums of
+// earlier processes, with their gradient.
 Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
   const auto [valid, remaining] = sums_at_end(call);
   const auto before = decayed_state_before(sums, remaining, valid);  // [B, H, P + 1]
-  // Multiplies by zero in the first place, so that every process takes part in the backward
+  // Multiplies by zero in the first process, so that every process takes part in the backward
   // messages.
   if (sums.place == 0)
     return group_means(call, scale + before.sum().to(scale.scalar_type()), nullptr);

@@ -49,7 +49,7 @@ class GroupMeans : public torch::nn::Module {
   torch::Tensor scale;  // [C], starts at 1
 
  private:
-  // Computes forward() by the fused kernels, if tokens are split among places.
+  // Computes forward() by the fused kernels, if tokens are split among processes.
   torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
 };
 

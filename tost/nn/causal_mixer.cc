@@ -68,7 +68,7 @@ Tensor CausalConv::forward(const Tensor& x, Tensor* past) const {
   const int64_t earlier = weight.size(0) - 1;
   if (const TokenSums* sums = TokenSumsScope::current();
       sums != nullptr && past == nullptr && earlier > 0) {
-    // Uses the last tokens of the previous place, to which gradients flow, unlike to a state.
+    // Uses the last tokens of the previous process, to which gradients flow, unlike to a state.
     const Tensor all = torch::cat({tokens_before(*sums, x, earlier), x}, 1);
     return causal_conv(all, weight, {}).narrow(1, earlier, x.size(1));
   }

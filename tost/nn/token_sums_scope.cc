@@ -30,14 +30,14 @@ int64_t first_position(int64_t tokens) {
 
 Tensor tokens_before(const TokenSums& sums, const Tensor& x, int64_t count) {
   const Tensor ends = sums.gather(x.narrow(1, x.size(1) - count, count));
-  // In the first place, returns an empty sum that depends on `ends`, so that every process takes
+  // In the first process, returns an empty sum that depends on `ends`, so that every process takes
   // part in the gradient.
   return ends.narrow(0, std::max<int64_t>(0, sums.place - 1), std::min<int64_t>(1, sums.place))
       .sum(0);
 }
 
 Tensor state_before(const TokenSums& sums, const Tensor& a, const Tensor& b) {
-  const Tensor maps = sums.gather(torch::cat({a, b}, -1));  // [places, ..., P, P + Q]
+  const Tensor maps = sums.gather(torch::cat({a, b}, -1));  // [processes, ..., P, P + Q]
   const int64_t rows = a.size(-1), columns = b.size(-1);
   // Starts with zeros that depend on `maps`, so that every process takes part in the gradient.
   Tensor state = maps.narrow(0, 0, 0).sum(0).narrow(-1, rows, columns);

@@ -7,7 +7,7 @@
 namespace tost {
 
 // While in scope, forward and backward passes of this thread without a state get a part of every
-// sequence's tokens. Other places have the other parts. Null: they hold all.
+// sequence's tokens. Other processes have the other parts. Null: they hold all.
 class TokenSumsScope {
  public:
   explicit TokenSumsScope(const TokenSums* sums);  // outlives it
@@ -21,21 +21,21 @@ class TokenSumsScope {
   const TokenSums* before_;
 };
 
-// The position of the first local token, if every place has `tokens` tokens; 0 if there is no
+// The position of the first local token, if every process has `tokens` tokens; 0 if there is no
 // scope.
 int64_t first_position(int64_t tokens);
 
-// The last `count` tokens [B, count, C] of x [B, N, C] in the previous place; zeros in the first
-// place. Differentiable.
+// The last `count` tokens [B, count, C] of x [B, N, C] in the previous process; zeros in the first
+// process. Differentiable.
 torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64_t count);
 
-// The state [..., P, Q] before the first token of this place, if the tokens of a place change a
-// state S to a S + b, with a [..., P, P] and b [..., P, Q]. The state before the first place is
-// zero. Messages do not grow with the tokens. The result is differentiable, and every place must
-// use it.
+// The state [..., P, Q] before the first token of this process, if the tokens of a process change a
+// state S to a S + b, with a [..., P, P] and b [..., P, Q]. The state before the first process is
+// zero. The size of messages does not depend on the number of tokens. The result is differentiable,
+// and every process must use it.
 torch::Tensor state_before(const TokenSums& sums, const torch::Tensor& a, const torch::Tensor& b);
 
-// The state before this place if the tokens of a place change S to decay S + local, element by
+// The state before this process if the tokens of a process change S to decay S + local, element by
 // element.
 torch::Tensor decayed_state_before(const TokenSums& sums, const torch::Tensor& decay,
                                    const torch::Tensor& local);

@@ -32,7 +32,7 @@ class WorkingCopy {
 std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module& module,
                                                               bool separate_gradients);
 
-// The values of the copy, or the weight if there is none or autocast to bfloat16 is off.
+// The values of the copy; the weight if `copy` is null or autocast to bfloat16 is off.
 torch::Tensor product_weight(const torch::Tensor& weight, const std::shared_ptr<WorkingCopy>& copy);
 
 }  // namespace tost

@@ -67,7 +67,7 @@ Tensor by_token(const Tensor& split, const Tensor& w) {
   return split.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type());
 }
 
-// Sums several tensors over all places of a sequence, by one call of `add`.
+// Sums several tensors over all processes, by one call of `add`.
 template <class Add>
 std::vector<Tensor> exchanged(const std::vector<Tensor>& sums, const Add& add) {
   std::vector<int64_t> widths;

@@ -18,7 +18,7 @@ constexpr size_t kMaxPictures = 64;
 constexpr int64_t kMaxWork = 400'000'000, kSeenWork = 4;
 constexpr int64_t kMaxExplained = 512;  // tokens
 
-// The pictures of a request and their parts of the budgets, held until the answer.
+// The pictures of a request, and the memory reserved for them until the answer.
 struct Pictures {
   const ServedModel& model;
   int64_t top = 5;

@@ -1,6 +1,6 @@
 // Caches the states after beginnings of prompts, so that a repeated beginning is not read again.
-// The cache is a trie whose edges are pieces of kPrefixPiece tokens. The rest of a prompt is a
-// shorter edge, which only the same prompt can use.
+// The cache is a trie whose edges are pieces of kPrefixPiece tokens. The last tokens of a prompt
+// form a shorter edge, which only the same prompt can use.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,9 @@ class PrefixCache {
   // Finds the state after all of `ids`, or after the longest cached beginning of whole pieces.
   Hit find(std::span<const int32_t> ids);
 
-  // Caches the state after the first `tokens` of `ids`; `tokens` is all or a multiple of
-  // kPrefixPiece. Does nothing if the previous piece is not cached or the state exceeds the limit.
-  // Evicts the least recently used leaves. `last` is the hidden vector if `tokens` is a multiple,
-  // else the logits.
+  // Caches the state after the first `tokens` of `ids`: a multiple of kPrefixPiece, or all. Does
+  // nothing if the previous piece is not cached or the state exceeds the limit. Evicts the least
+  // recently used leaves. `last` is the hidden vector if `tokens` is a multiple, else the logits.
   void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
            const Array& last);
 

@@ -128,7 +128,7 @@ void describe_torch(Json& report, const fs::path& path, const InspectOptions& op
   add_classes(report, file->tree());
 }
 
-// Model files of this program state the patch; other files show it by the widths of the stem.
+// Replaces the patch size that follows from the stem by the size that the file states.
 void correct_patch(Json& report, const std::map<std::string, std::string>& metadata,
                    const std::string& where) {
   if (!describes_itself(metadata) || report["models"].size() != 1) return;

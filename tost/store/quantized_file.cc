@@ -43,7 +43,7 @@ QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightTyp
   }
 }
 
-// One tensor of the file in integers; `wanted` is the tensor's shape in the model.
+// Converts a matrix of integers to floating point; `wanted` has its shape in the model.
 Tensor expanded(const std::string& name, const Tensor& values, const StateDict& file,
                 const Tensor& wanted, const std::string& where) {
   const auto found = file.find(name + kScale);

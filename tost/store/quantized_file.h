@@ -17,7 +17,7 @@
 
 namespace tost {
 
-// Finds a stored precision by name. Throws a usage Error for other names.
+// Finds a stored precision by name. Throws a usage Error for an unknown name.
 Precision storable_precision(const std::string& name);
 
 struct StoredWeights {

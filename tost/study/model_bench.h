@@ -55,8 +55,8 @@ struct ModelBenchRow {
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
-  // The milliseconds that a thread spends on each kernels::Work, if measured, of work_total_ms in
-  // all. The rest of work_total_ms is copies and waiting.
+  // The milliseconds that a thread spends on each kernels::Work, if measured. work_total_ms also
+  // contains copies and waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
 

@@ -46,8 +46,8 @@ struct OpBenchRow {
   double projections_both_ms = 0;
   // The time of a softmax attention layer in torch's fused kernels; measured only on a GPU.
   double attention_ms = 0, attention_both_ms = 0;
-  // The memory of a layer's input and of what it stores for backward, divided by that of the input,
-  // or NaN if the caching allocator, which counts the memory, is off.
+  // The memory of a layer's input and of its tensors for backward, divided by the memory of the
+  // input. NaN if the caching allocator, which counts the memory, is off.
   double layer_kept = 0;
   double plain_layer_kept = 0;
 };

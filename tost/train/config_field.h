@@ -49,8 +49,8 @@ inline bool is_retired_key(std::string_view key) {
 
 // Converts a path to the form in configurations: absolute and in one spelling.
 std::string absolute_setting(const std::string& path);
-// Returns absolute_setting() of a path that exists or is a prefix of files. Returns other texts
-// unchanged, because they may not be paths.
+// Returns absolute_setting() of a path that exists, and of a prefix of existing paths. Returns
+// other texts unchanged, because they may not be paths.
 std::string absolute_where_found(const std::string& path);
 // Whether two stored paths name the same data.
 bool same_path(const std::string& a, const std::string& b);

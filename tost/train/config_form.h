@@ -59,8 +59,8 @@ Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   fail_unknown_recipe(name, names_of(form.recipes));
 }
 
-// Makes a configuration from `values`, a config file merged with flags: the recipe that the key
-// "recipe" names (default: the first), changed by all other keys. Throws as FieldTable::apply.
+// Makes a configuration from `values`, a config file merged with flags. All other keys change the
+// recipe that the key "recipe" names (default: the first). Throws as FieldTable::apply.
 template <class Config>
 Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
                    std::string_view where = "the configuration") {

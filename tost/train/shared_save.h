@@ -47,8 +47,8 @@ void check_shared_folder(Group& group, const std::filesystem::path& run);
 nlohmann::ordered_json facts_of(const std::string& build, const std::string& config,
                                 const std::string& model, TrainTask& task);
 
-// Throws a usage Error on all processes if a process has other facts than process 0; the Error
-// names the process and the first difference.
+// Throws a usage Error on all processes if the facts of a process differ from those of process 0.
+// The Error names the process and the first difference.
 void check_same(Group& group, const nlohmann::ordered_json& facts);
 
 }  // namespace tost

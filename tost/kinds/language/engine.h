@@ -62,7 +62,7 @@ std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Pr
 
 // Prepares a loaded model for a device. On the CPU, the inference engine runs the model in
 // `precision`, but modules run an auto-encoder, in fp32. On a GPU, modules run the model in fp32 or
-// bf16 (see scope_precision()). Throws a usage Error for other precisions.
+// bf16 (see scope_precision()). Throws a usage Error for an unsupported precision.
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,
                     torch::Device device);
 

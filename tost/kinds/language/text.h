@@ -14,9 +14,9 @@ namespace tost {
 
 struct LanguageTextSpec {
   std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
-  // train, validation, test or whole. An empty split means the test split of a folder (or else the
-  // validation split), or a whole file. For the model's training text it means the validation
-  // split.
+  // The split: train, validation, test or whole. An empty split means the test split of a folder
+  // (or else the validation split), or a whole file. For the model's training text it means the
+  // validation split.
   std::string split{};
   double holdout = 0.1;  // where the text has no validation file
   // The official protocol: an end of text after every line or row. Lines include their newline; a
@@ -41,14 +41,15 @@ struct JsonRow {
   std::string where;  // "'FILE' line N", for messages
 };
 
-// Returns `path` itself, or the only .jsonl file of a folder. Throws a data Error if there is none.
+// Returns `path` itself, or the only .jsonl file of a folder. Throws a data Error if a
+// folder has none or several.
 std::filesystem::path find_rows_file(const std::filesystem::path& path);
 
 // Reads all rows, skipping blank lines. Throws a data Error naming file and line for a line that is
 // no JSON object, and for a file without rows.
 std::vector<JsonRow> read_rows(const std::filesystem::path& file);
 
-// The string under a key of the row. Throws a data Error if there is none.
+// The string under a key of the row. Throws a data Error if the row has no such string.
 std::string string_of(const JsonRow& row, const std::string& key);
 
 }  // namespace tost

@@ -39,8 +39,8 @@ struct LanguageTrainConfig : LoopConfig {
 const ConfigForm<LanguageTrainConfig>& language_train_form();
 std::vector<Recipe<LanguageTrainConfig>> language_recipes();
 
-// The preset, changed by mixer and model_options. Throws a usage Error with the reason for settings
-// that do not fit.
+// The preset, changed by mixer and model_options. Throws a usage Error if the settings contradict
+// each other.
 LanguageConfig language_config(const LanguageTrainConfig& config);
 // Changes `base` by mixer and model_options; mixer "" changes no mixer.
 LanguageConfig changed_language_config(const std::string& mixer,
@@ -68,7 +68,7 @@ struct AnswerTrainConfig : LoopConfig {
 const ConfigForm<AnswerTrainConfig>& answer_train_form();
 
 // The preset with the task's vocabulary and longest sample as block, changed by mixer and
-// model_options. Throws a usage Error with the reason for settings that do not fit.
+// model_options. Throws a usage Error if the settings contradict each other.
 LanguageConfig answer_model_config(const AnswerTrainConfig& config, const TokenTaskData& data);
 // Changes `base` only by mixer and model_options, for fine-tuning.
 LanguageConfig changed_answer_config(const AnswerTrainConfig& config, LanguageConfig base);

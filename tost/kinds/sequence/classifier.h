@@ -21,7 +21,7 @@ class SequenceEmbedding : public torch::nn::Module {
 
   // Maps ids [B, N] to [B, N, C], or to [B, N + 1, C] with the class token first, as in the
   // benchmark (arXiv 2011.04006). Row 0 of the table, for padding, gets no gradient. Under a
-  // TokenSumsScope, the first place has the class token in addition to its tokens.
+  // TokenSumsScope, the first process has the class token in addition to its tokens.
   torch::Tensor forward(const torch::Tensor& ids);
 
   // Draws the tables by torch's default generator: tokens with deviation 1, learned positions with
@@ -72,7 +72,7 @@ class SequenceClassifier : public torch::nn::Module {
   // depend only on the sequence, not on the padding. Throws a data Error for a model of pairs. On
   // the CPU, throws a data Error for ids outside the vocabulary, sequences without tokens, and
   // sequences beyond max_length if positions are learned. Under a TokenSumsScope, ids are a part of
-  // every sequence and lengths, from 0 on, count the valid ids of the parts. Every place gets the
+  // every sequence and lengths, from 0 on, count the valid ids of the parts. Every process gets the
   // logits of the whole sequences.
   torch::Tensor forward(const SequenceInput& input);
   // Computes logits of pairs, by a model of pairs. Both inputs have B sequences.
