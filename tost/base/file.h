@@ -81,8 +81,8 @@ class AtomicFile {
 // Writes `bytes` to a file by an AtomicFile, or directly to a device or a pipe.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-// The path that the temporary `file` of an AtomicFile would replace; empty if `file` has another
-// form of name.
+// The path that the temporary `file` of an AtomicFile would replace; empty if the name of `file`
+// has another form.
 std::filesystem::path target_of_leftover(const std::filesystem::path& file);
 
 // Calls fsync on a directory, which makes renames and new files in this directory durable.

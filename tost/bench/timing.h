@@ -17,7 +17,7 @@ inline double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The median of `values`; of an even number of values the upper one of the middle two.
+// The median of `values`; the upper median if the number of values is even.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

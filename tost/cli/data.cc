@@ -128,7 +128,7 @@ void print_splits(const json& splits) {
   }
 }
 
-// Throws a usage Error, with the names of all generated sets, for a missing path.
+// Throws a usage Error, with the names of all generated sets, if the path is missing.
 void check_exists(const DataSpec& data) {
   if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,

@@ -25,7 +25,7 @@ class TextStream {
   std::string pause();
   const std::string& held() const { return held_; }
 
-  // Returns the bytes held back, at the end of the text.
+  // Ends the text, and returns its last bytes.
   std::string finish();
 
  private:

@@ -43,7 +43,7 @@ class TokenFile {
 
   // The largest id; reads the whole file.
   int32_t largest() const;
-  // Throws a data Error naming file, position and id unless ids [begin, begin + count) fit vocab.
+  // Throws a data Error naming file, position and id if one of `count` ids is not below vocab.
   void check_below(int64_t vocab, int64_t begin, int64_t count) const;
 
  private:

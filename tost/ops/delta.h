@@ -11,9 +11,9 @@ struct DeltaCall {
   at::Tensor q, k, v, beta, log_decay;
 };
 
-// Returns o [B, H, T, V] of v's dtype, differentiable. Replaces `state` [B, H, K, V], undefined for
-// zeros, by the state after the last token. The new state has no gradient if the kernels run. The
-// kernels run for float32 and bfloat16 on the CPU, unless gradients are differentiated again.
+// Returns o [B, H, T, V] of v's dtype, differentiable. Replaces `state` [B, H, K, V] (undefined
+// means zeros) by the state after the last token. The new state has no gradient if the kernels run.
+// The kernels run for float32 and bfloat16 on the CPU, unless gradients are differentiated again.
 // Throws a usage Error for sizes that do not fit.
 at::Tensor gated_delta(const DeltaCall& call, at::Tensor& state);
 

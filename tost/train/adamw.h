@@ -13,7 +13,7 @@ namespace tost {
 
 // A set of parameters that share a weight decay.
 struct ParamGroup {
-  // The names of the parameters, which are unique over all groups and the keys of checkpoints.
+  // The names of the parameters, unique over all groups; checkpoints use them as keys.
   std::vector<std::string> names;
   std::vector<torch::Tensor> params;
   double weight_decay = 0;

@@ -116,8 +116,9 @@ class FieldTable {
     return object;
   }
 
-  // Sets the fields in `object`. `where` names the source in errors ("config.json"). Throws a usage
-  // Error for an unknown key (with the nearest one), a wrong type or a value out of range.
+  // Sets the fields that `object` contains. `where` names the source in errors ("config.json").
+  // Throws a usage Error for an unknown key (with the nearest one), a wrong type or a value out of
+  // range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
       if (is_retired_key(key)) continue;

@@ -16,9 +16,9 @@ namespace tost {
 // A precision is that of the weights; arithmetic and state are float32 and float64 as in the model.
 // Linear maps and the token table are rounded to the precision; fp32 agrees with the model up to
 // rounding. If many tokens are read at once and the precision is not fp32, the factors of matrix
-// products are bfloat16, provided that the CPU multiplies bfloat16. Whole texts, pieces and single
-// tokens agree up to the rounding of the precision. Biases, norms and LayerScale stay float32
-// (biases bfloat16 in bf16).
+// products are bfloat16, provided that the CPU multiplies bfloat16. Reading a text at once, in
+// pieces or by token gives the same results up to rounding. Biases, norms and LayerScale stay
+// float32 (biases bfloat16 in bf16).
 //
 // Not thread-safe. The engine uses torch's number of threads.
 class LanguageEngine : public LanguageReader {
