@@ -1,8 +1,8 @@
 // Reads synthetic tasks of tokens, which python/tost/tasks writes: FOLDER/SPLIT.safetensors with
 //   tokens [n, T]   ids, of any type of integers
-//   targets [n, T]  the token to predict at this place, -1: none
+//   targets [n, T]  the token to predict at this position; -1: none
 //   group [n]       optional: how long and how hard a sample is, an index of the names
-// and the metadata `vocabulary` (a number), `task` (a name), `groups` (a JSON list of names),
+// The metadata are `vocabulary` (a number), `task` (a name), `groups` (a JSON list of names),
 // `restores` ("true" if targets are the tokens themselves) and `tokenizer` ("bytes", or none).
 #pragma once
 

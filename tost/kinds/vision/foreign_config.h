@@ -7,8 +7,8 @@
 
 namespace tost {
 
-// Takes heads from the weights, else from the preset that the facts name. Takes
-// side and normalisation from the facts, else 224 and normalised. The caller calls validate().
+// Takes heads from the weights, else from the preset that the facts name. Takes side and
+// normalisation from the facts; by default side 224, normalised. The caller calls validate().
 // Throws a data Error that names missing facts.
 VisionConfig foreign_vision_config(const ForeignModel& weights, const ModelFacts& facts);
 
