@@ -106,7 +106,7 @@ int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t 
 
 void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace,
                ParallelFor parallel) {
-  const int64_t dim = weights.dim, rows = mix.batch * mix.tokens, kept = weights.taps() - 1;
+  const int64_t dim = weights.dim, rows = mix.batch * mix.tokens, stored = weights.taps() - 1;
   const int64_t stride = (weights.gate ? 3 : 2) * dim;
   const auto prepare = [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {

@@ -157,7 +157,7 @@ void LanguageStep::run_stages(float* logits) {
 void LanguageStep::work(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   const int64_t rows = batch_ * tokens_;
-  float* own = normed(thread);
+  float* scratch = normed(thread);
   switch (stage.work) {
     case Work::kIn:
       norm_rows(block.norm1, numbers(x_), dim_, rows, own);
@@ -180,15 +180,15 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
       multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
       break;
     case Work::kFc:
-      norm_rows(block.norm2, numbers(x_), dim_, rows, own);
-      expand(block, own, thread, threads);
+      norm_rows(block.norm2, numbers(x_), dim_, rows, scratch);
+      expand(block, scratch, thread, threads);
       break;
     case Work::kProj:
       multiply(block.proj, numbers(hidden_), rows, numbers(x_), &block.gamma2, thread, threads);
       break;
     case Work::kHead:
-      norm_rows(weights_.norm, numbers(x_) + (tokens_ - 1) * dim_, tokens_ * dim_, batch_, own);
-      multiply(weights_.table, own, batch_, logits_, nullptr, thread, threads);
+      norm_rows(weights_.norm, numbers(x_) + (tokens_ - 1) * dim_, tokens_ * dim_, batch_, scratch);
+      multiply(weights_.table, scratch, batch_, logits_, nullptr, thread, threads);
       break;
     case Work::kAttention:
     case Work::kModule:
@@ -334,7 +334,7 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
   const int64_t batch = batch_ / int64_t(states_.size());
   const int64_t parts = (weights.gate ? 3 : 2) * dim_;
   for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
-    const MeansState& own = *means_[size_t(stage.block) * states_.size() + text];
+    const MeansState& means = *means_[size_t(stage.block) * states_.size() + text];
     const int64_t first = int64_t(text) * batch * tokens_;  // row
     mix_means(weights,
               {.batch = batch,
@@ -343,8 +343,8 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
                .pi = numbers(pi_) + first * weights.heads,
                .base = numbers(base_) + first * dim_,
                .y = numbers(y_) + first * dim_,
-               .sums = own.sums,
-               .past = own.past},
+               .sums = means.sums,
+               .past = means.past},
               workspace_.mutable_data<char>() + thread * workspace_bytes_, serial_for);
     const float* last = pi_.data() + (first + batch * tokens_ - 1) * weights.heads;
     if (text + 1 == states_.size()) note_memberships(stage.block, last, 1, weights.heads);
@@ -384,17 +384,17 @@ Array LanguageStep::rows_of(const Array& all, size_t text, int64_t width) const 
 // Runs a mixer that is a module, between two parallel regions.
 void LanguageStep::call_module(const Stage& stage, size_t text) {
   const auto& block = weights_.blocks[size_t(stage.block)];
-  Arrays& own = states_[text]->blocks[size_t(stage.block)];
+  Arrays& state = states_[text]->blocks[size_t(stage.block)];
   const int64_t position = states_[text]->position;
   Array y = rows_of(y_, text, dim_);
   if (stage.work == Work::kAttention) {
-    weights_.modules->mix(stage.block, rows_of(w_, text, 3 * dim_), position, own, numbers(y));
+    weights_.modules->mix(stage.block, rows_of(w_, text, 3 * dim_), position, state, numbers(y));
     return;
   }
   Array x = rows_of(x_, text, dim_), normed = rows_of(w_, text, dim_);
   const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
   norm_rows(block.norm1, numbers(x), dim_, rows, numbers(normed));
-  weights_.modules->mix(stage.block, normed, position, own, numbers(y));
+  weights_.modules->mix(stage.block, normed, position, state, numbers(y));
   kernels::FinishRowsArgs a{.rows = rows, .columns = dim_};
   a.sums = numbers(y);
   a.sums_stride = a.out_stride = dim_;

@@ -37,9 +37,9 @@ OptimizerShards::OptimizerShards(Group& group, GradientBuckets& buckets,
     for (size_t i = 0; i < whole.params.size(); ++i) {
       const size_t at = index.at(whole.params[i].unsafeGetTensorImpl());
       names_[at] = whole.names[i];
-      const auto slice =
-          std::ranges::find_if(own_, [&](const Slice& own) { return own.parameter == at; });
-      if (slice == own_.end()) continue;
+      const auto slice = std::ranges::find_if(
+          local_slices_, [&](const Slice& local) { return local.parameter == at; });
+      if (slice == local_slices_.end()) continue;
       part.names.push_back(whole.names[i]);
       part.params.push_back(slice->values);
     }
@@ -54,7 +54,8 @@ void OptimizerShards::add_slice(size_t bucket, const GradientBuckets::Slot& slot
   if (begin >= end) return;
   const Tensor values =
       in_memory_order(parameter(slot.parameter)).narrow(0, begin - slot.begin, end - begin);
-  own_.push_back({slot.parameter, bucket, begin - slot.begin, begin - from, end - begin, values});
+  local_slices_.push_back(
+      {slot.parameter, bucket, begin - slot.begin, begin - from, end - begin, values});
 }
 
 StateDict OptimizerShards::rest_of(const StateDict& state) const {
@@ -65,23 +66,23 @@ StateDict OptimizerShards::rest_of(const StateDict& state) const {
 
 StateDict OptimizerShards::slices_of(const StateDict& state) const {
   StateDict result = rest_of(state);
-  for (const Slice& own : own_) result[names_[own.parameter]] = own.values;
+  for (const Slice& slice : local_slices_) result[names_[slice.parameter]] = slice.values;
   return result;
 }
 
 void OptimizerShards::begin_update() {
-  for (const Slice& own : own_) {
-    const Tensor part = buckets_.buckets()[own.bucket].part;
-    Tensor(own.values).mutable_grad() =
-        buckets_.used(own.parameter) ? part.narrow(0, own.in_part, own.count) : Tensor();
+  for (const Slice& slice : local_slices_) {
+    const Tensor part = buckets_.buckets()[slice.bucket].part;
+    Tensor(slice.values).mutable_grad() =
+        buckets_.used(slice.parameter) ? part.narrow(0, slice.in_part, slice.count) : Tensor();
   }
 }
 
 void OptimizerShards::end_update() {
   const torch::NoGradGuard no_grad;
-  for (const Slice& own : own_) {
-    Tensor(own.values).mutable_grad() = Tensor();
-    buckets_.buckets()[own.bucket].part.narrow(0, own.in_part, own.count).copy_(own.values);
+  for (const Slice& slice : local_slices_) {
+    Tensor(slice.values).mutable_grad() = Tensor();
+    buckets_.buckets()[slice.bucket].part.narrow(0, slice.in_part, slice.count).copy_(slice.values);
   }
   for (const auto& bucket : buckets_.buckets()) {
     group_.gather_parts(bucket.flat, bucket.part.clone());
@@ -128,9 +129,9 @@ StateDict OptimizerShards::gathered(const std::string& prefix, const StateDict& 
   for (size_t b = 0; b < buckets_.buckets().size(); ++b) {
     const auto& bucket = buckets_.buckets()[b];
     Tensor part = torch::zeros_like(bucket.part), flat = torch::empty_like(bucket.flat);
-    for (const Slice& own : own_) {
-      if (own.bucket != b) continue;
-      part.narrow(0, own.in_part, own.count).copy_(slices.at(prefix + names_[own.parameter]));
+    for (const Slice& slice : local_slices_) {
+      if (slice.bucket != b) continue;
+      part.narrow(0, slice.in_part, slice.count).copy_(slices.at(prefix + names_[slice.parameter]));
     }
     group_.gather_parts(flat, part);
     for (const auto& slot : bucket.slots) {
@@ -149,29 +150,29 @@ StateDict OptimizerShards::whole(const StateDict& slices, bool everywhere) const
 
 StateDict OptimizerShards::shard_of(const StateDict& moments) const {
   const auto wanted = [this](size_t i) { return owners_[i] == group_.rank(); };
-  StateDict own = gathered(kFirst, moments, wanted);
-  own.merge(gathered(kSecond, moments, wanted));
+  StateDict shard = gathered(kFirst, moments, wanted);
+  shard.merge(gathered(kSecond, moments, wanted));
   Tensor numbers = torch::zeros({int64_t(names_.size())});
-  for (const Slice& slice : own_) {
+  for (const Slice& slice : local_slices_) {
     numbers[int64_t(slice.parameter)] = moments.at(kSteps + names_[slice.parameter]);
   }
   const Tensor all = std::get<0>(group_.gather(numbers).max(0));
   for (size_t i = 0; i < names_.size(); ++i) {
-    if (wanted(i)) own[kSteps + names_[i]] = all[int64_t(i)].clone();
+    if (wanted(i)) shard[kSteps + names_[i]] = all[int64_t(i)].clone();
   }
-  return own;
+  return shard;
 }
 
 // Reads only the slice of a contiguous parameter, because the tensor may be mapped from a file.
 StateDict OptimizerShards::local_part(const std::string& prefix, const StateDict& whole) const {
   const torch::NoGradGuard no_grad;
   StateDict result;
-  for (const Slice& own : own_) {
-    const std::string key = prefix + names_[own.parameter];
-    const Tensor& p = parameter(own.parameter);
+  for (const Slice& slice : local_slices_) {
+    const std::string key = prefix + names_[slice.parameter];
+    const Tensor& p = parameter(slice.parameter);
     Tensor values = state_tensor(whole, key, p);
     if (!p.is_contiguous()) values = torch::empty_like(p).detach().copy_(values);
-    result[key] = in_memory_order(values).narrow(0, own.in_parameter, own.count).clone();
+    result[key] = in_memory_order(values).narrow(0, slice.in_parameter, slice.count).clone();
   }
   return result;
 }
@@ -179,8 +180,8 @@ StateDict OptimizerShards::local_part(const std::string& prefix, const StateDict
 StateDict OptimizerShards::my_moments(const StateDict& whole) const {
   StateDict result = local_part(kFirst, whole);
   result.merge(local_part(kSecond, whole));
-  for (const Slice& own : own_) {
-    const std::string key = kSteps + names_[own.parameter];
+  for (const Slice& slice : local_slices_) {
+    const std::string key = kSteps + names_[slice.parameter];
     result[key] = state_tensor(whole, key, torch::zeros({})).clone();
   }
   return result;

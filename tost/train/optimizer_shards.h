@@ -67,7 +67,7 @@ class OptimizerShards {
   GradientBuckets& buckets_;
   std::vector<std::string> names_;  // by parameter of the buckets
   std::vector<int64_t> owners_;     // of shards, in the order of the parameters
-  std::vector<Slice> own_;
+  std::vector<Slice> local_slices_;
   std::vector<ParamGroup> slices_;
 };
 

@@ -134,12 +134,13 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
     BlockTrace* traced = trace != nullptr ? &trace->blocks[i] : nullptr;
-    MixerState own;
-    if (state != nullptr) own = take_tensors(state->blocks[i]);
-    for (auto& [name, tensor] : own) tensor = tensor.to(x.device());  // a session was on the CPU
+    MixerState tensors;
+    if (state != nullptr) tensors = take_tensors(state->blocks[i]);
+    for (auto& [name, tensor] : tensors)
+      tensor = tensor.to(x.device());  // a session was on the CPU
     x = blocks_[i]->forward(x, traced,
-                            {.state = state != nullptr ? &own : nullptr, .position = position});
-    if (state != nullptr) state->blocks[i] = arrays_of(std::move(own));
+                            {.state = state != nullptr ? &tensors : nullptr, .position = position});
+    if (state != nullptr) state->blocks[i] = arrays_of(std::move(tensors));
   }
   if (state != nullptr) state->position += ids.size(1);
   if (decoder_ != nullptr) x = decoder_->forward(x);
