@@ -68,7 +68,7 @@ class Block : public torch::nn::Module {
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  // Has an effect only in calls with gradients and without trace and state.
+  // Calls without gradients, and calls with a trace or a state, ignore this setting.
   Recompute recompute = Recompute::kNone;
 
  private:

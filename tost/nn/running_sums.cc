@@ -54,7 +54,7 @@ Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
                    const Tensor& carry) {
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
-  // A running sum over chunks is the same problem with fewer elements.
+  // Computes running sums of the chunks as of a shorter sequence.
   Tensor running = carry;
   const auto after = sums_of_part(ends, rate, running.defined() ? &running : nullptr);
   const auto first = carry.defined() ? carry : torch::zeros_like(ends.select(1, 0));

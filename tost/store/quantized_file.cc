@@ -43,7 +43,7 @@ QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightTyp
   }
 }
 
-// Converts a matrix of integers to floating point; `wanted` has its shape in the model.
+// Converts a matrix of integers to floating point; `wanted` has the matrix's shape.
 Tensor expanded(const std::string& name, const Tensor& values, const StateDict& file,
                 const Tensor& wanted, const std::string& where) {
   const auto found = file.find(name + kScale);
