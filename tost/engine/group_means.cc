@@ -23,6 +23,7 @@ kernels::MeansForwardArgs means_args(const MeansWeights& weights, const MeansMix
   a.in.pi = mix.pi;
   a.in.decay = weights.decay.data<double>();
   a.in.scale = weights.scale.data();
+  a.in.from_end = weights.from_end;
   a.state = a.next_state = mix.sums;
   a.y = {mix.y, mix.tokens * dim, dim};
   return a;
@@ -114,7 +115,7 @@ void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace
       if (!weights.filter.defined()) continue;
       const int64_t sample = r / mix.tokens, t = r % mix.tokens;
       convolve_channels(weights.filter, mix.parts + (r - t) * stride, stride,
-                        mix.past + sample * kept * dim, t, {0, dim}, mix.base + r * dim);
+                        mix.past + sample * stored * dim, t, {0, dim}, mix.base + r * dim);
     }
   };
   const int64_t tasks = (rows + kMixRows - 1) / kMixRows;
@@ -123,7 +124,7 @@ void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace
   });
   for (int64_t i = 0; i < mix.batch && mix.past != nullptr; ++i) {
     store_channels(weights.filter, mix.parts + i * mix.tokens * stride, stride, mix.tokens,
-                   {0, dim}, mix.past + i * kept * dim);
+                   {0, dim}, mix.past + i * stored * dim);
   }
   kernels::means_forward(means_args(weights, mix), workspace, parallel);
 }

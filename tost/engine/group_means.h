@@ -15,6 +15,7 @@ struct MeansWeights {
   int64_t bytes() const;
 
   int64_t heads = 0, dim = 0;
+  int64_t from_end = 0;  // heads, the last ones, that read from the last token back
   bool gate = false;
   Array router_bias, temp;  // [H] float32
   Array filter;             // [taps, C] float32; undefined without a convolution

@@ -160,12 +160,12 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
   float* scratch = normed(thread);
   switch (stage.work) {
     case Work::kIn:
-      norm_rows(block.norm1, numbers(x_), dim_, rows, own);
-      multiply(block.in, own, rows, numbers(w_), nullptr, thread, threads);
-      multiply(block.router, own, rows, numbers(block.kind == BlockMixer::kDelta ? beta_ : pi_),
+      norm_rows(block.norm1, numbers(x_), dim_, rows, scratch);
+      multiply(block.in, scratch, rows, numbers(w_), nullptr, thread, threads);
+      multiply(block.router, scratch, rows, numbers(block.kind == BlockMixer::kDelta ? beta_ : pi_),
                nullptr, thread, threads);
-      multiply(block.forget, own, rows, numbers(forget_), nullptr, thread, threads);
-      multiply(block.gate, own, rows, numbers(gate_), nullptr, thread, threads);
+      multiply(block.forget, scratch, rows, numbers(forget_), nullptr, thread, threads);
+      multiply(block.gate, scratch, rows, numbers(gate_), nullptr, thread, threads);
       break;
     case Work::kTssa:
       tssa(stage, thread, threads);

@@ -1,20 +1,26 @@
 #include "tost/engine/tost.h"
 
+#include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/language_file.h"
+#include "tost/engine/metadata.h"
 #include "tost/engine/text_writer.h"
+#include "tost/engine/vision_file.h"
 #include "tost/io/parse_json.h"
 
 using namespace tost;
 
 struct tost_model {
-  OpenedLanguage opened;
+  OpenedLanguage language;  // its model is null for pictures
+  OpenedVision vision;      // its engine is null for texts
   std::string about;
 };
 
@@ -27,7 +33,7 @@ struct tost_text {
   std::string piece = {};
 
   void read(const std::vector<int64_t>& ids) {
-    auto& engine = *model->opened.model;
+    auto& engine = *model->language.model;
     for (size_t t = 0; t < ids.size(); t += size_t(kPieceTokens)) {
       const auto count = std::min<int64_t>(kPieceTokens, int64_t(ids.size() - t));
       logits = engine.extend(ids.data() + t, 1, count, state);
@@ -54,13 +60,24 @@ Result guarded(Result failed, const Work& work) {
   return failed;
 }
 
-tost_model* opened(OpenedLanguage language) {
-  needed_tokenizer(language.info, "it can neither read nor write text");
-  const nlohmann::json about{{"kind", kLanguageKind},
-                             {"config", to_json(language.info.config)},
-                             {"precision", name_of(language.model->precision())},
-                             {"training", language.info.training}};
-  return new tost_model{std::move(language), json_text(about)};
+tost_model* opened(ArraysFile content, const std::string& where) {
+  auto model = std::make_unique<tost_model>();
+  const std::string kind = stored_kind(content.metadata, where);
+  nlohmann::json about{{"kind", kind}};
+  if (kind == kLanguageKind) {
+    model->language = engine_language_of(std::move(content), where);
+    const auto& [engine, info] = model->language;
+    needed_tokenizer(info, "it can neither read nor write text");
+    about["config"] = to_json(info.config);
+    about["precision"] = name_of(engine->precision());
+    about["training"] = info.training;
+  } else {
+    model->vision = engine_vision_of(std::move(content), where, "");
+    about.update(to_json(model->vision.info));
+    about["precision"] = name_of(model->vision.precision);
+  }
+  model->about = json_text(about);
+  return model.release();
 }
 
 GenerateConfig config_of(const tost_sampling* s) {
@@ -85,13 +102,14 @@ const char* tost_error(void) {
 }
 
 tost_model* tost_open(const char* path) {
-  return guarded<>((tost_model*)nullptr, [&] { return opened(open_engine_language(path)); });
+  return guarded<>((tost_model*)nullptr,
+                   [&] { return opened(load_arrays(path), cat("'", path, "'")); });
 }
 
 tost_model* tost_open_bytes(const void* bytes, size_t count) {
   return guarded<>((tost_model*)nullptr, [&] {
     auto copy = std::make_shared<std::string>(static_cast<const char*>(bytes), count);
-    return opened(engine_language_of(parse_arrays(std::move(copy), "the file"), "The file"));
+    return opened(parse_arrays(std::move(copy), "the file"), "The file");
   });
 }
 
@@ -105,7 +123,8 @@ void tost_close(tost_model* model) {
 
 tost_text* tost_begin(tost_model* model, const tost_sampling* sampling) {
   return guarded<>((tost_text*)nullptr, [&] {
-    const auto& info = model->opened.info;
+    if (model->language.model == nullptr) fail_usage("A model of pictures writes no text.");
+    const auto& info = model->language.info;
     return new tost_text{
         model, {}, TextWriter(*info.tokenizer, info.config.vocab, config_of(sampling), 0, {})};
   });
@@ -124,7 +143,7 @@ void tost_end(tost_text* text) {
 
 long long tost_read(tost_text* text, const char* utf8, size_t bytes) {
   return guarded<>(-1LL, [&] {
-    const auto ids = text->model->opened.info.tokenizer->encode(std::string_view(utf8, bytes));
+    const auto ids = text->model->language.info.tokenizer->encode(std::string_view(utf8, bytes));
     text->writer.note(ids);
     text->read({ids.begin(), ids.end()});
     return static_cast<long long>(ids.size());
@@ -155,4 +174,23 @@ long long tost_memberships(const tost_text* text, float* to, long long most) {
   const auto& all = text->memberships;
   std::copy_n(all.begin(), std::min<size_t>(all.size(), size_t(std::max(0LL, most))), to);
   return static_cast<long long>(all.size());
+}
+
+long long tost_predict(tost_model* model, const unsigned char* rgb, long long width,
+                       long long height, float* to, long long most) {
+  return guarded<>(-1LL, [&] {
+    auto& [engine, info, precision] = model->vision;
+    if (engine == nullptr) fail_usage("A model of texts labels no pictures.");
+    if (width < 1 || height < 1) fail_usage("The picture of ", width, " x ", height, " is empty.");
+    Image picture(width, height, 3);
+    std::copy_n(rgb, picture.pixels.size(), picture.pixels.begin());
+    const auto& p = info.preprocess;
+    std::vector<float> input(size_t(p.channels * p.size * p.size)), logits(info.classes.size());
+    Normalizer normalize(p);
+    normalize(fit_image(picture, p), input.data());
+    engine->forward(input.data(), 1, p.size, p.size, logits.data());
+    const auto shares = softmax(logits.data(), int64_t(logits.size()));
+    std::copy_n(shares.begin(), std::min<size_t>(shares.size(), size_t(std::max(0LL, most))), to);
+    return static_cast<long long>(shares.size());
+  });
 }

@@ -1,6 +1,6 @@
-/* The C interface of the engine: language models that read and write in constant memory, for
- * programs in any language and for the browser. Files: safetensors as `tost train` writes them,
- * with mixers that the engine has.
+/* The C interface of the engine: language models that read and write in constant memory, and image
+ * classifiers, for programs in any language and for the browser. Files: safetensors as `tost train`
+ * writes them, with mixers that the engine has.
  *
  * A function that can fail returns NULL or -1, and tost_error() then says why in one sentence.
  * Calls for texts of one model must not overlap in time. Strings are UTF-8; those returned live
@@ -40,7 +40,7 @@ const char* tost_error(void);
 tost_model* tost_open(const char* path);
 /* The bytes of a file, which are copied. */
 tost_model* tost_open_bytes(const void* bytes, size_t count);
-/* JSON: configuration, precision, what its training says of itself. */
+/* JSON: kind ("language" or "vision"), configuration, precision, classes of pictures. */
 const char* tost_about(tost_model* model);
 /* Its texts must have ended. */
 void tost_close(tost_model* model);
@@ -63,6 +63,11 @@ long long tost_state_bytes(const tost_text* text);
 /* Memberships of the last token in the heads of each layer, [layers, heads], each row summing to 1.
  * Writes at most `most` numbers and returns how many there are; 0 before the first token. */
 long long tost_memberships(const tost_text* text, float* to, long long most);
+
+/* Probabilities by class of a picture, rows from top to bottom, three bytes a pixel: red, green,
+ * blue. Writes at most `most` numbers and returns how many there are; -1 where it fails. */
+long long tost_predict(tost_model* model, const unsigned char* rgb, long long width,
+                       long long height, float* to, long long most);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/threads.h"
+#include "tost/engine/vision_means.h"
 #include "tost/kernels/attend_rows.h"
 #include "tost/kernels/row_ops.h"
 
@@ -233,6 +234,7 @@ class PictureEngine::Run {
 PictureEngine::PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
                              VisionMixer mixer) {
   const Packing products = packing_of(precision);
+  if (mixer == nullptr && config.mixer == "means") mixer = means_mixers(config, source, products);
   if (config.architecture != "transformer" ||
       (mixer == nullptr && engine_mixer(config) == EngineMixer::kModule)) {
     fail_data("The model '", config.name, "' with ",

@@ -86,12 +86,16 @@ bool pictures_run_in_engine(const std::filesystem::path& file) {
   const std::string where = cat("'", file.string(), "'");
   if (!describes_itself(metadata) || stored_kind(metadata, where) != "vision") return false;
   const auto config = vision_config_from_json(metadata_json(metadata, kConfigKey, where));
-  return config.architecture == "transformer" && engine_mixer(config) != EngineMixer::kModule;
+  return config.architecture == "transformer" &&
+         (engine_mixer(config) != EngineMixer::kModule || config.mixer == "means");
 }
 
 OpenedVision open_engine_vision(const std::filesystem::path& file, const std::string& precision) {
-  const std::string where = cat("'", file.string(), "'");
-  ArraysFile content = load_arrays(file);
+  return engine_vision_of(load_arrays(file), cat("'", file.string(), "'"), precision);
+}
+
+OpenedVision engine_vision_of(ArraysFile content, const std::string& where,
+                              const std::string& precision) {
   OpenedVision opened{.info = model_info_of(content.metadata, where)};
   opened.precision = chosen_precision(precision, stored_precision(content.metadata, where),
                                       classifier_precisions(/*engine=*/true));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tost/base/function_ref.h"
+#include "tost/engine/arrays_file.h"
 #include "tost/engine/predict.h"
 #include "tost/engine/vision_engine.h"
 #include "tost/io/preprocess.h"
@@ -52,6 +53,10 @@ struct OpenedVision {
 // Opens such a file. `precision` is as in ModelRequest. Throws a data Error naming the file where
 // its tensors are not those of its model.
 OpenedVision open_engine_vision(const std::filesystem::path& file, const std::string& precision);
+
+// Opens a model from a file's content; `where` names the file in messages.
+OpenedVision engine_vision_of(ArraysFile content, const std::string& where,
+                              const std::string& precision);
 
 // Logits [count, classes] of images [count, channels, size, size].
 using LogitsOf = function_ref<void(const float* images, int64_t count, float* logits)>;
