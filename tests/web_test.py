@@ -485,6 +485,30 @@ class InATab(Browser):
             self.assertAlmostEqual(sum(row), 1, delta=0.05)
         print("tokens a second in the tab:", page.inner_text("#rate"))
 
+    def test_labels_pictures_as_the_program(self):
+        page = self.open(self.address)
+        self.until(page, "document.querySelector('#samples button:enabled')")
+        source = page.evaluate("kSamples[1].png")
+        with tempfile.TemporaryDirectory() as folder:
+            picture = pathlib.Path(folder) / "ring.png"
+            picture.write_bytes(base64.b64decode(source))
+            for model in ("shapes", "clothing", "fashion"):
+                page.select_option("#look-model", model)
+                page.click("#samples button:nth-child(2)")
+                self.until(page, "document.querySelector('#look-status').textContent.includes(' ms')")
+                native = json.loads(run("predict", model, str(picture), "--json"))["predictions"][0]["top"]
+                rows = page.query_selector_all("#seen li")
+                self.assertEqual(rows[0].query_selector("span").inner_text(), native[0]["class"])
+                for row, wanted in zip(rows, native):
+                    found = number(row.query_selector_all("span")[1].inner_text().replace("%", ""))
+                    self.assertAlmostEqual(found, 100 * wanted["probability"], delta=1)
+                print(model, "in the tab:", page.inner_text("#look-status"))
+                page.evaluate("document.querySelector('#look-status').textContent = ''")
+            broken = pathlib.Path(folder) / "broken.png"
+            broken.write_bytes(base64.b64decode(source)[:300])
+            page.set_input_files("#file", str(broken))
+            self.until(page, "document.querySelector('#look-status').textContent.includes('no picture')")
+
     def test_reads_a_megabyte_and_says_what_is_wrong(self):
         page = self.open(self.address, width=360, scheme="dark")
         self.until(page, "!document.querySelector('#start').disabled")

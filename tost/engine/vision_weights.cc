@@ -22,7 +22,7 @@ struct StemSizes {
 // folded in.
 StemStage stem_stage(WeightSource& source, int64_t index, const StemSizes& sizes, Packing packing) {
   constexpr float kEps = 1e-5f;  // of the batch norms
-  const auto [from, to, stride] = sizes;
+  const int64_t from = sizes.from, to = sizes.to, stride = sizes.stride;
   const std::string name = cat("patch_embed.proj.", 2 * index, ".");
   const auto norm = [&](const char* part) { return source.values(name + "1." + part, {to}); };
   const Array conv = source.values(name + "0.weight", {to, from, 3, 3});

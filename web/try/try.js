@@ -112,15 +112,80 @@ async function run() {
   show();
 }
 
+// --- pictures ----------------------------------------------------------------------------------
+
+const kMostSide = 4096;  // of a picture: a larger one is made smaller before the model sees it
+const pictureModels = new Map();
+let looking = 0;
+
+async function loaded(file) {
+  const answer = await fetch(file);
+  if (!answer.ok) throw new Error("The model " + file + " is not in the folder of this page (" + answer.status + ").");
+  const bytes = new Uint8Array(await answer.arrayBuffer());
+  const opened = withBytes(bytes, (place, count) => call("open_bytes", "number", ["number", "number"], [place, count]));
+  if (!opened) throw new Error(failure());
+  return { opened, about: JSON.parse(call("about", "string", ["number"], [opened])) };
+}
+
+// The pixels of a picture, three bytes each.
+async function pixelsOf(blob, name) {
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(blob, { imageOrientation: "none", colorSpaceConversion: "none" });
+  } catch {
+    throw new Error(name + " is no picture that this browser can read.");
+  }
+  const scale = Math.min(1, kMostSide / Math.max(bitmap.width, bitmap.height));
+  const width = Math.max(1, Math.round(scale * bitmap.width)), height = Math.max(1, Math.round(scale * bitmap.height));
+  const canvas = new OffscreenCanvas(width, height), area = canvas.getContext("2d");
+  area.drawImage(bitmap, 0, 0, width, height);
+  const rgba = area.getImageData(0, 0, width, height).data, rgb = new Uint8Array(3 * width * height);
+  for (let i = 0, to = 0; i < rgba.length; i += 4) {
+    for (let c = 0; c < 3; ++c) rgb[to++] = rgba[i + c];
+  }
+  return { width, height, rgb };
+}
+
+async function look(blob, name) {
+  const turn = ++looking, chosen = $("look-model").value;
+  $("seen").replaceChildren();
+  $("look-status").textContent = "Looking at " + name + " …";
+  try {
+    if (!pictureModels.has(chosen)) pictureModels.set(chosen, await loaded(chosen + ".safetensors"));
+    const { opened, about: { classes } } = pictureModels.get(chosen), { width, height, rgb } = await pixelsOf(blob, name);
+    const start = performance.now(), place = engine._malloc(4 * classes.length);
+    const count = withBytes(rgb, (pixels) => call("predict_number", "number",
+      ["number", "number", "number", "number", "number", "number"], [opened, pixels, width, height, place, classes.length]));
+    const taken = performance.now() - start, shares = Array.from(engine.HEAPF32.subarray(place / 4, place / 4 + classes.length));
+    engine._free(place);
+    if (count < 0) throw new Error(failure());
+    if (turn !== looking) return;
+    const best = range(classes.length).sort((a, b) => shares[b] - shares[a]).slice(0, 5);
+    $("look-status").textContent = name + ": " + classes[best[0]] + ", " + percent(shares[best[0]]) + ", in " + fixed(taken, 1) + " ms";
+    $("seen").replaceChildren(bars(best.map((i) => ({ name: classes[i], value: shares[i], text: percent(shares[i]) }))));
+  } catch (error) {
+    if (turn === looking) $("look-status").textContent = error.message;
+  }
+}
+
+$("samples").append(...kSamples.map(({ name, png }) => el("button",
+  el("img", { src: "data:image/png;base64," + png, alt: "" }), name, { type: "button", disabled: true, click: () =>
+    look(new Blob([Uint8Array.from(atob(png), (c) => c.charCodeAt(0))], { type: "image/png" }), name) })));
+$("file").addEventListener("click", () => { $("file").value = ""; });  // the same file may be chosen again
+$("file").addEventListener("change", () => { const [file] = $("file").files; if (file) look(file, file.name); });
+for (const name of ["dragover", "drop"]) {
+  document.addEventListener(name, (event) => {
+    event.preventDefault();
+    const file = name === "drop" && engine && event.dataTransfer.files[0];
+    if (file) look(file, file.name);
+  });
+}
+
 async function open() {
   if (!WebAssembly.validate(kSimd)) throw new Error("This browser has no SIMD in WebAssembly; use one from 2021 or later.");
-  const answer = await fetch(kModel);
-  if (!answer.ok) throw new Error("The model " + kModel + " is not beside this page (" + answer.status + ").");
-  const bytes = new Uint8Array(await answer.arrayBuffer());
   engine = await TostEngine();
-  model = withBytes(bytes, (place, count) => call("open_bytes", "number", ["number", "number"], [place, count]));
-  if (!model) throw new Error(failure());
-  about = JSON.parse(call("about", "string", ["number"], [model]));
+  ({ opened: model, about } = await loaded(kModel));
+  for (const button of $("samples").children) button.disabled = false;
   $("status").textContent = about.config.name + ", in this tab";
   $("start").disabled = false;
 }
