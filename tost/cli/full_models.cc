@@ -13,8 +13,8 @@
 namespace tost {
 namespace {
 
-OpenedText open_with_torch(const TextChoice& o) {
-  auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
+OpenedText open_with_torch(const ModelChoice& o) {
+  auto loaded = load_language_file(o.path, o.ema ? Weights::kEma : Weights::kRaw);
   choose_tokenizer({.name = o.tokenizer}, loaded);
   needed_tokenizer(loaded.info, "it cannot write text");
   const torch::Device device = device_from_name(o.device);
@@ -27,7 +27,7 @@ OpenedText open_with_torch(const TextChoice& o) {
   return {loaded.model, loaded.info, loaded.file.string(), scope};
 }
 
-void serve_language(const ServeChoice& o, ServedModel& model, const ServiceLimits& limits,
+void serve_language(const ModelChoice& o, ServedModel& model, const ServiceLimits& limits,
                     Metrics& metrics) {
   auto loaded = load_language_file(o.path);
   if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
@@ -41,7 +41,7 @@ void serve_language(const ServeChoice& o, ServedModel& model, const ServiceLimit
   model.language = std::make_unique<LanguageService>(std::move(text), limits, metrics);
 }
 
-void serve_classifier(const ServeChoice& o, ServedModel& model, const ServiceLimits& limits,
+void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLimits& limits,
                       Metrics&) {
   const auto loaded = std::make_shared<LoadedModel>(load_model_file(o.path));
   const bool engine = VisionEngine::supports(*loaded->model);
@@ -67,7 +67,7 @@ void serve_classifier(const ServeChoice& o, ServedModel& model, const ServiceLim
   serve_pictures(std::move(pictures), model, limits);
 }
 
-OpenServed find_with_torch(const ServeChoice& choice) {
+OpenServed find_with_torch(const ModelChoice& choice) {
   const auto kind = model_kind(choice.path);
   if (kind == kLanguageKind) return std::bind_front(serve_language, choice);
   if (kind == "vision") return std::bind_front(serve_classifier, choice);

@@ -25,7 +25,7 @@ constexpr int64_t kMaxPromptBytes = int64_t{1} << 32;
 
 struct GenerateFlags {
   RunOptions run;
-  TextChoice model;
+  ModelChoice model;
   std::string prompt, prompt_file, prompts_file;
   bool has_prompt = false;
   int64_t samples = 1;
@@ -260,7 +260,7 @@ void add_generate_command(CLI::App& app, OpenText open) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   auto options = std::make_shared<GenerateFlags>();
   options->prompt = "\n";
-  add_model_argument(*command, "checkpoint", options->model.checkpoint);
+  add_model_argument(*command, "checkpoint", options->model.path);
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);
   command->add_option(

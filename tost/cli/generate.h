@@ -9,13 +9,14 @@
 
 namespace tost {
 
-// The model of the command, and the settings to run it.
-struct TextChoice {
-  std::string checkpoint;
+// The model of a command, and how it is to run.
+struct ModelChoice {
+  std::string path;
   std::string precision;  // empty: the file's
   std::string tokenizer;  // empty: the model's
-  std::string device;
+  std::string device = "cpu";
   bool ema = false;
+  bool explain = true;  // by /v1/explain, where the program can
 };
 
 struct OpenedText {
@@ -24,7 +25,7 @@ struct OpenedText {
   std::string file;
   std::shared_ptr<void> scope;  // of the calls; may be null
 };
-using OpenText = OpenedText (*)(const TextChoice& choice);
+using OpenText = OpenedText (*)(const ModelChoice& choice);
 
 void add_generate_command(CLI::App& app, OpenText open);
 

@@ -25,7 +25,7 @@ struct ServeFlags {
   RunOptions run;
   std::vector<std::string> models;
   std::string host = "127.0.0.1", key_file, chat_template;
-  ServeChoice choice;  // of every model, but for its path
+  ModelChoice choice;  // of every model, but for its path
   int64_t port = 8080, io_threads = 4;
   double notice_s = 0, drain_s = 30;
   HttpLimits http;

@@ -2,27 +2,18 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
-#include "tost/cli/options.h"
+#include "tost/cli/generate.h"
 #include "tost/engine/vision_file.h"
 #include "tost/serve/app.h"
 
 namespace tost {
 
-// A model of the command, and how it is to be served.
-struct ServeChoice {
-  std::string path;
-  std::string precision;  // empty: the file's
-  std::string tokenizer;  // of a text model whose file holds none
-  bool explain = true;    // by /v1/explain, where the program can
-};
-
 // Opens the model into its place among those served.
 using OpenServed = std::function<void(ServedModel&, const ServiceLimits&, Metrics&)>;
 // Finds out whether this program serves the model, and how. Starts nothing, so that the small
 // program may still leave all to the full one.
-using FindServed = OpenServed (*)(const ServeChoice& choice);
+using FindServed = OpenServed (*)(const ModelChoice& choice);
 
 // An image classifier to be served. `logits` maps images [count, channels, side, side] to logits
 // [count, classes]; `explain` is PictureModel::explain() and may be empty.

@@ -23,9 +23,9 @@ std::filesystem::path file_for_engine(const std::string& path, Weights weights) 
   return file;
 }
 
-OpenedText open_with_engine(const TextChoice& o) {
+OpenedText open_with_engine(const ModelChoice& o) {
   if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
-  const auto file = file_for_engine(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
+  const auto file = file_for_engine(o.path, o.ema ? Weights::kEma : Weights::kRaw);
   auto opened = open_engine_language(file, o.precision);
   needed_tokenizer(opened.info, "it cannot write text");
   return {std::move(opened.model), std::move(opened.info), file.string(), nullptr};
@@ -38,7 +38,7 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
   if (request.device != "cpu" || !request.engine || !pictures) throw NeedsFullProgram();
   const auto file = find_intact_model_file(request.file, request.weights);
   if (!pictures_run_in_engine(file)) throw NeedsFullProgram();
-  const auto [engine, info] = open_engine_vision(file, request.precision);
+  const auto [engine, info, precision] = open_engine_vision(file, request.precision);
   const int64_t side = info.preprocess.size;
   return {file, predict_pictures(info, request.pictures, request.batch, request.top,
                                  [&](const float* images, int64_t count, float* logits) {
@@ -55,7 +55,7 @@ bool has_full_program() {
   return dlopen((folder / "libtost_program.so").c_str(), RTLD_NOW) != nullptr;
 }
 
-OpenServed find_for_engine(const ServeChoice& o) {
+OpenServed find_for_engine(const ModelChoice& o) {
   if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
   const auto found = find_intact_model_file(o.path, Weights::kRaw);
   if (pictures_run_in_engine(found)) {

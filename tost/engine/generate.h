@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/base/function_ref.h"
 #include "tost/base/random.h"
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
@@ -78,9 +79,10 @@ class TextModel {
   // Reads ids [batch, tokens], tokens >= 1, after `state`; returns the logits [batch, vocab]
   // float32 after the last token. Throws data Errors for ids that the model cannot read.
   virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
-  // The weights as floating-point numbers, by their names in files.
-  virtual Arrays weights() const = 0;
-  // Copies a state from a GPU to the CPU; returns other states unchanged.
+  // Its weights one by one, in the order of their names in files, as floating-point numbers. May
+  // run while another thread reads.
+  virtual void each_weight(function_ref<void(const Array& weight)> visit) const = 0;
+  // Its state where arrays can be read; elsewhere than on a GPU it is there.
   virtual LanguageState on_cpu(LanguageState state) const { return state; }
 };
 

@@ -134,19 +134,19 @@ Array EngineModel::step(const std::vector<int64_t>& ids,
   return logits;
 }
 
-Arrays EngineModel::weights() const {
-  Arrays wide;
+void EngineModel::each_weight(function_ref<void(const Array&)> visit) const {
   for (const auto& [name, array] : stored_) {
     if (ends_with(name, ".weight.scale")) continue;
     const auto scales = stored_.find(name + ".scale");
-    wide[name] = array;
-    if (scales == stored_.end()) continue;
+    if (scales == stored_.end()) {
+      visit(array);
+      continue;
+    }
     const bool onto_stream = ends_with(name, "mlp.c_proj.weight");
     const int64_t inputs = onto_stream ? weights_->mlp_hidden : config().dim;
-    wide[name] = dequantize(
-        stored_integers(array, scales->second, array.size(0), inputs, name, "The model"));
+    visit(dequantize(
+        stored_integers(array, scales->second, array.size(0), inputs, name, "The model")));
   }
-  return wide;
 }
 
 }  // namespace tost

@@ -14,7 +14,7 @@ namespace tost {
 
 class EngineModel : public TextEngine {
  public:
-  // The weights are of this precision. `stored` is the content of their file, for weights().
+  // The weights are of this precision. `stored` is the content of their file, for each_weight().
   EngineModel(std::unique_ptr<LanguageWeights> weights, Precision precision, Layout layout,
               Arrays stored = {});
 
@@ -31,7 +31,7 @@ class EngineModel : public TextEngine {
   // The same for several texts of one length: [B T, C].
   Array hidden(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state);
   Array logits(const Array& rows) override;
-  Arrays weights() const override;
+  void each_weight(function_ref<void(const Array&)> visit) const override;
 
   // Of the last token of the last step, as LanguageStep::memberships().
   const std::vector<float>& memberships() const { return step_.memberships(); }

@@ -18,18 +18,6 @@ constexpr char kSessionKey[] = "tost.session";
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 constexpr double kMaxValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
-// A sum over the bits of all weights in bfloat16: the same for every precision of the model.
-int64_t weight_sum(const Arrays& weights) {
-  uint64_t sum = 0;
-  for (const auto& [name, array] : weights) {
-    const Array wide = array.as_float();
-    int64_t bits = 0;
-    for (int64_t i = 0; i < wide.numel(); ++i) bits += int16_t(to_bfloat16(wide.data()[i]));
-    sum = sum * 31 + uint64_t(bits);
-  }
-  return int64_t(sum);
-}
-
 Array to_array(const std::vector<int64_t>& values) {
   return Array::of(values, TorchDtype::kInt64);
 }
@@ -104,25 +92,40 @@ Arrays arrays_in(const TextSession& session) {
   return arrays;
 }
 
-std::map<std::string, std::string> head_of(const TextSession& session, const json& config,
-                                           int64_t weight_sum) {
-  const json head{{"position", session.state.position},
-                  {"draws", session.draws},
-                  {"config", config},
-                  {"weight_sum", weight_sum}};
-  return {{kSessionKey, json_text(head)}};
-}
-
 }  // namespace
 
 SessionFormat::SessionFormat(TextModel& model)
-    : config_(to_json(model.config())),
-      weight_sum_(tost::weight_sum(model.weights())),
+    : model_(model),
+      config_(to_json(model.config())),
       vocab_(model.config().vocab),
       window_(model.config().options.window),
       block_(model.config().positions == "learned" ? model.config().block : 0) {
   const int64_t first = 0;
   model.extend(&first, 1, 1, example_);
+}
+
+// The same for every precision the model runs in: weights are rounded to bfloat16, and the sum is
+// over their bits.
+int64_t SessionFormat::weight_sum() const {
+  std::call_once(summed_, [this] {
+    uint64_t sum = 0;
+    model_.each_weight([&sum](const Array& weight) {
+      const Array wide = weight.as_float();
+      int64_t bits = 0;
+      for (int64_t i = 0; i < wide.numel(); ++i) bits += int16_t(to_bfloat16(wide.data()[i]));
+      sum = sum * 31 + uint64_t(bits);
+    });
+    weight_sum_ = int64_t(sum);
+  });
+  return weight_sum_;
+}
+
+std::map<std::string, std::string> SessionFormat::head_of(const TextSession& session) const {
+  const json head{{"position", session.state.position},
+                  {"draws", session.draws},
+                  {"config", config_},
+                  {"weight_sum", weight_sum()}};
+  return {{kSessionKey, json_text(head)}};
 }
 
 void SessionFormat::read_state(const ArraysFile& content, LanguageState& state) const {
@@ -146,13 +149,13 @@ void SessionFormat::read_state(const ArraysFile& content, LanguageState& state) 
 
 std::string SessionFormat::bytes(const TextSession& session,
                                  const std::map<std::string, std::string>& notes) const {
-  auto head = head_of(session, config_, weight_sum_);
+  auto head = head_of(session);
   head.insert(notes.begin(), notes.end());
   return arrays_bytes(arrays_in(session), head);
 }
 
 void SessionFormat::save(const fs::path& file, const TextSession& session) const {
-  save_arrays(file, arrays_in(session), head_of(session, config_, weight_sum_));
+  save_arrays(file, arrays_in(session), head_of(session));
 }
 
 TextSession SessionFormat::read(const ArraysFile& content, const std::string& where) const {
@@ -162,7 +165,7 @@ TextSession SessionFormat::read(const ArraysFile& content, const std::string& wh
   return read_from(where, [&] {
     // Gives settings that older files lack their default values.
     if (to_json(language_config_from_json(head["config"])) != config_ ||
-        head["weight_sum"] != weight_sum_) {
+        head["weight_sum"] != weight_sum()) {
       fail_data("it was written with another model; use that one, or start a new session.");
     }
     TextSession session;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "tost/engine/arrays_file.h"
@@ -10,8 +11,9 @@
 
 namespace tost {
 
-// The form of the sessions of one model. A file names the model by its architecture and a sum over
-// all weights, which the constructor computes. Several threads may call the other members at once.
+// The form of the sessions of one model, which outlives it. The file names the model by its
+// architecture and a sum over the bits of all weights, which is computed once it is needed. Members
+// may be called by several threads at once, also while the model reads.
 class SessionFormat {
  public:
   explicit SessionFormat(TextModel& model);
@@ -30,11 +32,16 @@ class SessionFormat {
 
  private:
   void read_state(const ArraysFile& content, LanguageState& state) const;
+  std::map<std::string, std::string> head_of(const TextSession& session) const;
+  int64_t weight_sum() const;
 
+  const TextModel& model_;
   nlohmann::json config_;
-  int64_t weight_sum_, vocab_, window_;
+  int64_t vocab_, window_;
   int64_t block_;          // of learned positions; 0: no limit
   LanguageState example_;  // after one token
+  mutable std::once_flag summed_;
+  mutable int64_t weight_sum_ = 0;
 };
 
 void save_session(const std::filesystem::path& file, const TextSession& session, TextModel& model);

@@ -28,11 +28,7 @@ class CompletionAnswer : public ChoicesAnswer {
  protected:
   json content(const std::string& text, bool) const override { return {{"text", text}}; }
   json object(const json& choices, bool) const override {
-    json result{{"id", "cmpl-" + exchange_->request.id},
-                {"object", "text_completion"},
-                {"created", created_},
-                {"model", model_.id},
-                {"choices", choices}};
+    json result = named("cmpl-", "text_completion", choices);
     if (!session.empty()) {
       result.update({{"session", session}, {"position", choices_[0].position}});
     }
@@ -116,11 +112,7 @@ class ChatAnswer : public ChoicesAnswer {
     return {{"delta", text.empty() ? json::object() : json{{"content", text}}}};
   }
   json object(const json& choices, bool whole) const override {
-    return {{"id", "chatcmpl-" + exchange_->request.id},
-            {"object", whole ? "chat.completion" : "chat.completion.chunk"},
-            {"created", created_},
-            {"model", model_.id},
-            {"choices", choices}};
+    return named("chatcmpl-", whole ? "chat.completion" : "chat.completion.chunk", choices);
   }
   json logprobs_of(const std::vector<TokenLogprob>& tokens) const override {
     json content = json::array();

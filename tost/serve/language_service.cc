@@ -298,8 +298,8 @@ void LanguageService::find_prefix(Row& row) {
   row.cached = row.read = hit.tokens;
   row.session.state = std::move(hit.state);
   row.remember(row.ids.begin(), row.ids.begin() + hit.tokens);
-  if (!row.reading())
-    row.logits = hit.logits.defined() ? hit.logits : text_.model->logits(hit.hidden);
+  if (row.reading()) return;
+  row.logits = hit.tokens % kPrefixPiece == 0 ? text_.model->logits(hit.last) : hit.last;
 }
 
 // Reads a piece of the oldest prompt, so that every prompt is finished, then of those with the

@@ -55,8 +55,8 @@ class ServedTexts : public ::testing::TestWithParam<const char*> {
                      const std::string& positions = "none") const {
     const auto loaded = model_of(mixer, positions);
     if (!small()) return {text_engine(loaded.model, precision), loaded.info};
-    auto opened = engine_language_of({loaded.model->weights(), to_metadata(loaded.info)}, "it",
-                                     name_of(precision));
+    auto opened = engine_language_of(
+        {arrays_of(state_dict(*loaded.model)), to_metadata(loaded.info)}, "it", name_of(precision));
     return {std::move(opened.model), std::move(opened.info)};
   }
 };

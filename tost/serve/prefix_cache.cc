@@ -48,11 +48,7 @@ PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
     use(*n);
   }
   use(*node);
-  const bool whole = node->tokens % kPrefixPiece == 0;
-  return {.tokens = node->tokens,
-          .state = copy_of(node->state),
-          .hidden = whole ? node->last : Array(),
-          .logits = whole ? Array() : node->last};
+  return {node->tokens, copy_of(node->state), node->last};
 }
 
 void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,

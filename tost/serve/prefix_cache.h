@@ -27,8 +27,7 @@ class PrefixCache {
   struct Hit {
     int64_t tokens = 0;   // 0: nothing found
     LanguageState state;  // a copy
-    Array hidden;         // of the last token, after the final norm [1, C]; of a whole piece
-    Array logits;         // that follow the whole prompt, where it ends within a piece
+    Array last;           // as add() got it
   };
   // Finds the state after all of `ids`, or after the longest cached beginning of whole pieces.
   Hit find(std::span<const int32_t> ids);

@@ -48,7 +48,7 @@ TEST(PrefixCache, FindsTheLongestBeginning) {
   const auto hit = cache.find(longer);
   EXPECT_EQ(hit.tokens, kPrefixPiece);
   EXPECT_EQ(hit.state.position, kPrefixPiece);
-  EXPECT_EQ(hit.hidden.data()[0], float(kPrefixPiece));
+  EXPECT_EQ(hit.last.data()[0], float(kPrefixPiece));
 }
 
 TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
@@ -61,8 +61,7 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
   const auto hit = cache.find(ids);
   EXPECT_EQ(hit.tokens, tokens);
   EXPECT_EQ(hit.state.position, tokens);
-  EXPECT_FALSE(hit.hidden.defined());
-  EXPECT_EQ(hit.logits.shape(), (Array::Shape{1, 9}));
+  EXPECT_EQ(hit.last.shape(), (Array::Shape{1, 9}));
   auto longer = ids, shorter = ids, other = ids;
   longer.push_back(5);
   shorter.pop_back();
@@ -70,7 +69,7 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
   for (const auto& prompt : {longer, shorter, other}) {
     const auto before = cache.find(prompt);
     EXPECT_EQ(before.tokens, 2 * kPrefixPiece);
-    EXPECT_TRUE(before.hidden.defined() && !before.logits.defined());
+    EXPECT_EQ(before.last.shape(), (Array::Shape{1, 4}));
   }
   using Ids = std::vector<int32_t>;
   cache.add(Ids{1, 2}, 2, state_of(2, 7), row_of(9, 0));  // less than a piece

@@ -166,9 +166,8 @@ const std::string& response_id(const Call& call) {
 }
 
 void show_response(const Call& call) {
-  auto& store = call.app.sessions;
   const auto& id = response_id(call);
-  const auto bytes = std::make_shared<std::string>(*store.read(id, store.info(id).model));
+  const auto bytes = std::make_shared<std::string>(*call.app.sessions.read(id));
   const auto notes = parse_arrays(bytes, cat("Response '", id, "'")).metadata;
   const auto found = notes.find(kResponseKey);
   if (found == notes.end()) throw ApiError(404, cat("Of '", id, "' the state alone is stored."));

@@ -118,23 +118,18 @@ fs::path SessionStore::file_of(const SessionInfo& info) const {
   return limits_.folder / info.model / (info.id + kSuffix);
 }
 
-SessionStore::Entry& SessionStore::entry(const std::string& id) {
+SessionStore::Entry& SessionStore::entry(const std::string& id, const std::string& model) {
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.reserved > 0) {
     throw ApiError(404, cat("There is no session ", shown(id, 60), "."), "session",
                    "session_not_found");
   }
-  return found->second;
-}
-
-SessionStore::Entry& SessionStore::entry_of(const std::string& id, const std::string& model) {
-  Entry& e = entry(id);
-  if (e.info.model != model) {
-    throw ApiError(
-        400, cat("Session '", id, "' is of model '", e.info.model, "', not of '", model, "'."),
-        "session");
+  const auto& own = found->second.info.model;
+  if (!model.empty() && model != own) {
+    throw ApiError(400, cat("Session '", id, "' is of model '", own, "', not of '", model, "'."),
+                   "session");
   }
-  return e;
+  return found->second;
 }
 
 void SessionStore::load(Entry& e) {
@@ -263,7 +258,7 @@ std::string SessionStore::add(const std::string& kind, const std::string& model,
 
 SessionBytes SessionStore::read(const std::string& id, const std::string& model) {
   const Lock lock(mutex_);
-  Entry& e = entry_of(id, model);
+  Entry& e = entry(id, model);
   load(e);
   return e.bytes;
 }
@@ -311,7 +306,7 @@ void SessionStore::save(const std::string& id) {
 
 SessionBytes SessionStore::take(const std::string& id, const std::string& model) {
   const Lock lock(mutex_);
-  Entry& e = entry_of(id, model);
+  Entry& e = entry(id, model);
   if (e.info.busy) {
     throw ApiError(409, cat("Session '", id, "' is being continued; wait, or fork it."), "session",
                    "session_busy");

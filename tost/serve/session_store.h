@@ -48,7 +48,8 @@ class SessionStore {
                   std::string bytes);
   // Reserves a name and about `bytes` bytes for a session that give_back() will add.
   std::string reserve(const std::string& kind, const std::string& model, int64_t bytes);
-  SessionBytes read(const std::string& id, const std::string& model);
+  // `model`, unless empty, is the one that the session must be of.
+  SessionBytes read(const std::string& id, const std::string& model = {});
   std::string fork(const std::string& id);
   SessionInfo info(const std::string& id);
   // At most `limit` sessions with ids above `after`, in the order of ids, and whether more follow.
@@ -80,8 +81,7 @@ class SessionStore {
   using Lock = std::lock_guard<std::mutex>;
   using Entries = std::map<std::string, Entry>;
 
-  Entry& entry(const std::string& id);
-  Entry& entry_of(const std::string& id, const std::string& model);
+  Entry& entry(const std::string& id, const std::string& model = {});
   void load(Entry& entry);
   void save(Entry& entry);
   void drop(Entry& entry);

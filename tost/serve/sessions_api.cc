@@ -89,8 +89,7 @@ void save(const Call& call) {
 }
 
 void export_state(const Call& call) {
-  const auto info = call.app.sessions.info(call.argument);
-  const auto bytes = call.app.sessions.read(call.argument, info.model);
+  const auto bytes = call.app.sessions.read(call.argument);
   call.exchange->answer({.type = "application/octet-stream", .body = *bytes});
 }
 

@@ -119,6 +119,14 @@ class ChoicesAnswer : public TextAnswer {
   virtual nlohmann::json content(const std::string& text, bool whole) const = 0;
   virtual nlohmann::json logprobs_of(const std::vector<TokenLogprob>& tokens) const = 0;
   virtual nlohmann::json object(const nlohmann::json& choices, bool whole) const = 0;
+  nlohmann::json named(const char* prefix, const char* object,
+                       const nlohmann::json& choices) const {
+    return {{"id", prefix + exchange_->request.id},
+            {"object", object},
+            {"created", created_},
+            {"model", model_.id},
+            {"choices", choices}};
+  }
 
   void stream_piece(size_t i, const std::string& piece,
                     const std::optional<TokenLogprob>& token) override;

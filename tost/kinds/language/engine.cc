@@ -148,7 +148,7 @@ std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageMod
 }
 
 std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision) {
-  return engine_of(*model, precision, model->weights());
+  return engine_of(*model, precision, arrays_of(state_dict(*model)));
 }
 
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,

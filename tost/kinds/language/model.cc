@@ -220,10 +220,10 @@ LanguageState LanguageModel::on_cpu(LanguageState state) const {
   return state;
 }
 
-Arrays LanguageModel::weights() const {
-  StateDict tensors = state_dict(*this);
-  for (auto& [name, tensor] : tensors) tensor = tensor.to(torch::kCPU).contiguous();
-  return arrays_of(std::move(tensors));
+void LanguageModel::each_weight(function_ref<void(const Array&)> visit) const {
+  for (const auto& [name, tensor] : state_dict(*this)) {
+    visit(array_of(tensor.to(torch::kCPU).contiguous()));
+  }
 }
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config, WeightInit init) {

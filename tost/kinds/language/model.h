@@ -80,7 +80,7 @@ class LanguageModel : public torch::nn::Module, public TextModel {
   // token after the last one. A default-constructed state has read no token.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
-  Arrays weights() const override;
+  void each_weight(function_ref<void(const Array&)> visit) const override;
   LanguageState on_cpu(LanguageState state) const override;
 
   // Makes `reader` compute extend(), hidden() and logits() in evaluation mode, without gradients
