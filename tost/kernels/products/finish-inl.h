@@ -61,9 +61,8 @@ HWY_INLINE WideVec gelu(WideVec x) {
   const Wide d;
   if constexpr (sizeof(Out) == sizeof(float)) return gelu_fine<kActivation>(d, x);
 #if HWY_TARGET == HWY_AVX3
-  using Pieces = GeluPieces<kActivation>;
-  if constexpr (std::is_integral_v<Sum>) return WideVec{gelu_pieces(Pieces::kRough, x.raw)};
-  return WideVec{gelu_pieces(Pieces::kCoarse, x.raw)};
+  constexpr int kTerms = std::is_integral_v<Sum> ? 2 : 3;
+  return WideVec{gelu_pieces<kActivation, kTerms>(x.raw)};
 #else
   if constexpr (std::is_integral_v<Sum>) return gelu_rough<kActivation>(d, x);
   return gelu_coarse<kActivation>(d, x);

@@ -1,6 +1,5 @@
 // Computes tiles of rows and columns whose sums stay in registers: with AVX2 12 of 16 registers
-// hold sums of 6 rows and 16 columns, with AVX-512 24 of 32 those of 8 rows and 48 columns. Both
-// loops are written in assembly, because compilers move sums between registers in them.
+// hold sums of 6 rows and 16 columns, with AVX-512 24 of 32 those of 8 rows and 48 columns.
 #include "tost/kernels/products/wide_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -38,142 +37,51 @@ struct Factors {
   const char* next;  // weights to prefetch into the L2 cache, a line with every four inputs
 };
 
-// Computes sums [kRows, kTileColumns] = x weight, of the first kVectors vectors of columns.
+// Keeps a vector in its register. Without it compilers move sums between registers and the stack,
+// and broadcast a number of a row once for each product.
+HWY_INLINE void pin(WideVec& value) {
+#if defined(__x86_64__) && defined(__GNUC__) && HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(value.raw));
+#endif
+}
+
+// Computes sums [kRows, kTileColumns] = x weight, of the first kVectors vectors of columns. Every
+// loop over sums is unrolled, so that they are in registers.
 template <int kRows, int kVectors>
 HWY_NOINLINE void multiply(const Factors& f, float* HWY_RESTRICT sums) {
   const Wide d;
-  WideVec sum[kRows][kVectors];
-  for (auto& row : sum) {
-    for (auto& each : row) each = hn::Zero(d);
-  }
-  const float* HWY_RESTRICT weight = f.weight;
-  for (int64_t i = 0; i < f.inputs; ++i, weight += f.weight_stride) {
-    WideVec w[kVectors];
+  WideVec sum[kRows][kVectors], w[kVectors];
+#pragma GCC unroll 24
+  for (int i = 0; i < kRows * kVectors; ++i) sum[i / kVectors][i % kVectors] = hn::Zero(d);
+  const float *HWY_RESTRICT x = f.x, *HWY_RESTRICT weight = f.weight;
+  const int64_t x_stride = f.x_stride, weight_stride = f.weight_stride;
+  const auto add_input = [&]() TOST_INLINE {
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weight + v * kVectorLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const WideVec number = hn::Set(d, f.x[r * f.x_stride + i]);
+      WideVec number = hn::Set(d, x[r * x_stride]);
+      pin(number);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         sum[r][v] = hn::MulAdd(number, w[v], sum[r][v]);
-#if defined(__x86_64__) && defined(__GNUC__) && HWY_TARGET != HWY_EMU128
-        asm("" : "+v"(sum[r][v].raw));  // keeps it in its register
-#endif
+        pin(sum[r][v]);
       }
     }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(sum[r][v], d, sums + r * kTileColumns + v * kVectorLanes);
-    }
-  }
-}
-
-#if (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2) && defined(__GNUC__) && defined(__x86_64__)
-#define TOST_WHOLE_TILE 1
-
-// clang-format off
-#define TOST_CLEAR(V) "vxorps %%" TOST_WORD #V ", %%" TOST_WORD #V ", %%" TOST_WORD #V "\n\t"
-#define TOST_KEEP(V, AT) "vmovaps %%" TOST_WORD #V ", " AT "(%[sums])\n\t"
-// Loads a vector of the weights of input I.
-#define TOST_WEIGHT(V, I, AT) \
-  "vmovups " #I " * " TOST_STEP " + " #AT "(%[weight]), %%" TOST_WORD #V "\n\t"
-// Loads number I of a row.
-#define TOST_NUMBER(V, I, ROW) "vbroadcastss " #I " * 4" ROW ", %%" TOST_WORD #V "\n\t"
-#define TOST_ADD(W, X, SUM) \
-  "vfmadd231ps %%" TOST_WORD #W ", %%" TOST_WORD #X ", %%" TOST_WORD #SUM "\n\t"
-#if HWY_TARGET == HWY_AVX3
-#define TOST_WORD "zmm"
-#define TOST_STEP "192"
-// DO(I, register for a number of the row, address of the row, place of its sums, their registers)
-#define TOST_ROWS(DO, I) \
-  DO(I, 27, "(%[row0])", "0 * 192", 0, 1, 2) \
-  DO(I, 28, "(%[row0], %[bytes])", "1 * 192", 3, 4, 5) \
-  DO(I, 29, "(%[row0], %[bytes], 2)", "2 * 192", 6, 7, 8) \
-  DO(I, 30, "(%[row3])", "3 * 192", 9, 10, 11) \
-  DO(I, 31, "(%[row3], %[bytes])", "4 * 192", 12, 13, 14) \
-  DO(I, 27, "(%[row3], %[bytes], 2)", "5 * 192", 15, 16, 17) \
-  DO(I, 28, "(%[row6])", "6 * 192", 18, 19, 20) \
-  DO(I, 29, "(%[row6], %[bytes])", "7 * 192", 21, 22, 23)
-#define TOST_CLEAR_ROW(I, X, ROW, AT, A, B, C) TOST_CLEAR(A) TOST_CLEAR(B) TOST_CLEAR(C)
-#define TOST_KEEP_ROW(I, X, ROW, AT, A, B, C) \
-  TOST_KEEP(A, AT) TOST_KEEP(B, AT " + 64") TOST_KEEP(C, AT " + 128")
-#define TOST_ADD_ROW(I, X, ROW, AT, A, B, C) \
-  TOST_NUMBER(X, I, ROW) TOST_ADD(24, X, A) TOST_ADD(25, X, B) TOST_ADD(26, X, C)
-#define TOST_WEIGHTS(I) TOST_WEIGHT(24, I, 0) TOST_WEIGHT(25, I, 64) TOST_WEIGHT(26, I, 128)
-#define TOST_MORE_REGISTERS , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", \
-  "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31"
-#else
-#define TOST_WORD "ymm"
-#define TOST_STEP "64"
-#define TOST_ROWS(DO, I) \
-  DO(I, 14, "(%[row0])", "0 * 64", 0, 1) \
-  DO(I, 15, "(%[row0], %[bytes])", "1 * 64", 2, 3) \
-  DO(I, 14, "(%[row0], %[bytes], 2)", "2 * 64", 4, 5) \
-  DO(I, 15, "(%[row3])", "3 * 64", 6, 7) \
-  DO(I, 14, "(%[row3], %[bytes])", "4 * 64", 8, 9) \
-  DO(I, 15, "(%[row3], %[bytes], 2)", "5 * 64", 10, 11)
-#define TOST_CLEAR_ROW(I, X, ROW, AT, A, B) TOST_CLEAR(A) TOST_CLEAR(B)
-#define TOST_KEEP_ROW(I, X, ROW, AT, A, B) TOST_KEEP(A, AT) TOST_KEEP(B, AT " + 32")
-#define TOST_ADD_ROW(I, X, ROW, AT, A, B) \
-  TOST_NUMBER(X, I, ROW) TOST_ADD(12, X, A) TOST_ADD(13, X, B)
-#define TOST_WEIGHTS(I) TOST_WEIGHT(12, I, 0) TOST_WEIGHT(13, I, 32)
-#define TOST_MORE_REGISTERS
-#endif
-#define TOST_INPUT(I) TOST_WEIGHTS(I) TOST_ROWS(TOST_ADD_ROW, I)
-
-// The same of a whole tile of a panel that is as wide.
-HWY_NOINLINE void multiply_tile(const Factors& f, float* sums) {
-  const float *row0 = f.x, *row3 = f.x + 3 * f.x_stride, *row6 = f.x + 6 * f.x_stride;
-  const float* weight = f.weight;
+    ++x, weight += weight_stride;
+  };
   const char* next = f.next;
-  int64_t fours = f.inputs / 4, ones = f.inputs % 4;
-  asm volatile(
-      TOST_ROWS(TOST_CLEAR_ROW, 0)
-      "test %[fours], %[fours]\n\t"
-      "jz 2f\n"
-      ".p2align 5\n"
-      "1:\n\t"
-      "prefetcht1 (%[next])\n\t"
-      TOST_INPUT(0) TOST_INPUT(1) TOST_INPUT(2) TOST_INPUT(3)
-      "add $16, %[row0]\n\t"
-      "add $16, %[row3]\n\t"
-      "add $16, %[row6]\n\t"
-      "add $4 * " TOST_STEP ", %[weight]\n\t"
-      "add $64, %[next]\n\t"
-      "dec %[fours]\n\t"
-      "jnz 1b\n"
-      "2:\n\t"
-      "test %[ones], %[ones]\n\t"
-      "jz 4f\n"
-      "3:\n\t"
-      TOST_INPUT(0)
-      "add $4, %[row0]\n\t"
-      "add $4, %[row3]\n\t"
-      "add $4, %[row6]\n\t"
-      "add $" TOST_STEP ", %[weight]\n\t"
-      "dec %[ones]\n\t"
-      "jnz 3b\n"
-      "4:\n\t"
-      TOST_ROWS(TOST_KEEP_ROW, 0)
-      : [row0] "+r"(row0), [row3] "+r"(row3), [row6] "+r"(row6), [weight] "+r"(weight),
-        [next] "+r"(next), [fours] "+r"(fours), [ones] "+r"(ones)
-      : [bytes] "r"(f.x_stride * 4), [sums] "r"(sums)
-      : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
-        "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15" TOST_MORE_REGISTERS);
+  for (int64_t i = f.inputs / 4; i > 0; --i, next += 64) {
+    __builtin_prefetch(next, 0, 2);
+    add_input(), add_input(), add_input(), add_input();
+  }
+  for (int64_t i = f.inputs % 4; i > 0; --i) add_input();
+#pragma GCC unroll 24
+  for (int i = 0; i < kRows * kVectors; ++i) {
+    hn::StoreU(sum[i / kVectors][i % kVectors], d,
+               sums + i / kVectors * kTileColumns + i % kVectors * kVectorLanes);
+  }
 }
-// clang-format on
-#undef TOST_WORD
-#undef TOST_STEP
-#undef TOST_ROWS
-#undef TOST_CLEAR_ROW
-#undef TOST_KEEP_ROW
-#undef TOST_ADD_ROW
-#undef TOST_WEIGHTS
-#undef TOST_MORE_REGISTERS
-#else
-#define TOST_WHOLE_TILE 0
-#endif
 
 // At most kRows rows and kVectors vectors of columns.
 template <int kRows, int kVectors>
@@ -223,9 +131,9 @@ class WideProduct {
     const char* end = next + (last ? 0 : args_.inputs * args_.panel_columns * 4);
     for (int64_t row = 0; row < a_.rows; row += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, a_.rows - row);
-      multiply({args_.x + row * args_.x_stride, args_.x_stride, weight, args_.panel_columns,
-                args_.inputs, next},
-               rows, vectors);
+      multiply_part<kTileRows, kTileVectors>({args_.x + row * args_.x_stride, args_.x_stride,
+                                              weight, args_.panel_columns, args_.inputs, next},
+                                             rows, vectors, sums_);
       if (next < end) next += args_.inputs / 4 * 64;
       const RowFactors none = row_factors<float>(nullptr, nullptr, 0);
       const float* sums = sums_;
@@ -241,20 +149,10 @@ class WideProduct {
     }
   }
 
-  void multiply(const Factors& f, int64_t rows, int64_t vectors) {
-#if TOST_WHOLE_TILE
-    if (rows == kTileRows && vectors == kTileVectors && f.weight_stride == kTileColumns) {
-      return multiply_tile(f, sums_);
-    }
-#endif
-    multiply_part<kTileRows, kTileVectors>(f, rows, vectors, sums_);
-  }
-
   const WideProductArgs& args_;
   const FinishRowsArgs& a_;
   alignas(64) float sums_[kTileRows * kTileColumns];
 };
-#undef TOST_WHOLE_TILE
 
 void wide_rows(const WideProductArgs& args) {
   for_results(args.finish,
