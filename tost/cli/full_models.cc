@@ -49,14 +49,14 @@ void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLim
       chosen_precision(o.precision, loaded->precision, classifier_precisions(engine));
   const auto runner = std::make_shared<ImageRunner>(*loaded->model, precision, engine);
   const auto& p = loaded->info.preprocess;
-  ServedPictures pictures{loaded->info, precision,
-                          [loaded, runner, side = p.size, channels = p.channels](
-                              const float* images, int64_t count, float* logits) {
-                            const torch::InferenceMode no_grad;
-                            const auto found = runner->logits(torch::from_blob(
-                                const_cast<float*>(images), {count, channels, side, side}));
-                            torch::from_blob(logits, found.sizes()).copy_(found);
-                          }};
+  PictureModel pictures{loaded->info, precision,
+                        [loaded, runner, side = p.size, channels = p.channels](
+                            const float* images, int64_t count, float* logits) {
+                          const torch::InferenceMode no_grad;
+                          const auto found = runner->logits(torch::from_blob(
+                              const_cast<float*>(images), {count, channels, side, side}));
+                          torch::from_blob(logits, found.sizes()).copy_(found);
+                        }};
   if (o.explain) {
     pictures.explain = [loaded](const Image& picture) {
       return [loaded, input = picture_input(picture, loaded->info.preprocess)] {
@@ -64,7 +64,7 @@ void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLim
       };
     };
   }
-  serve_pictures(std::move(pictures), model, limits);
+  model.pictures = std::make_unique<PictureService>(std::move(pictures), limits.queue);
 }
 
 OpenServed find_with_torch(const ModelChoice& choice) {

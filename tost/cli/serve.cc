@@ -196,45 +196,7 @@ void add_limits(CLI::App& command, ServeFlags& o) {
   add("--session-seconds", o.sessions.age_s, "Without use; then a session is removed. 0: never");
 }
 
-class Classifier : public PictureModel {
- public:
-  explicit Classifier(ServedPictures of) : of_(std::move(of)) {}
-
-  Precision precision() const override { return of_.precision; }
-  const std::vector<std::string>& classes() const override { return of_.info.classes; }
-  int64_t side() const override { return of_.info.preprocess.size; }
-  Image fit(const Image& picture) const override { return fit_image(picture, of_.info.preprocess); }
-  std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) override {
-    const auto& p = of_.info.preprocess;
-    const Normalizer normalize(p);
-    const auto count = int64_t(pictures.size()), classes = int64_t(of_.info.classes.size());
-    Array images = Array::empty({count, p.channels, p.size, p.size});
-    Array logits = Array::empty({count, classes});
-    for (int64_t i = 0; i < count; ++i) {
-      normalize(pictures[size_t(i)], images.mutable_data() + i * p.channels * p.size * p.size);
-    }
-    of_.logits(images.data(), count, logits.mutable_data());
-    std::vector<std::vector<double>> result;
-    for (int64_t i = 0; i < count; ++i) {
-      result.push_back(softmax(logits.data() + i * classes, classes));
-    }
-    return result;
-  }
-  bool explains() const override { return of_.explain != nullptr; }
-  std::function<nlohmann::json()> explain(const Image& picture) override {
-    return of_.explain(picture);
-  }
-
- private:
-  const ServedPictures of_;
-};
-
 }  // namespace
-
-void serve_pictures(ServedPictures pictures, ServedModel& model, const ServiceLimits& limits) {
-  model.pictures = std::make_unique<PictureService>(
-      std::make_unique<Classifier>(std::move(pictures)), limits.queue);
-}
 
 void add_serve_command(CLI::App& app, FindServed find) {
   CLI::App* command =

@@ -62,12 +62,12 @@ OpenServed find_for_engine(const ModelChoice& o) {
     return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
       auto opened = open_engine_vision(found, o.precision);
       const int64_t side = opened.info.preprocess.size;
-      serve_pictures({opened.info, opened.precision,
-                      [engine = std::shared_ptr<PictureEngine>(std::move(opened.engine)), side](
-                          const float* images, int64_t count, float* logits) {
-                        engine->forward(images, count, side, side, logits);
-                      }},
-                     to, limits);
+      PictureModel pictures{opened.info, opened.precision,
+                            [engine = std::shared_ptr<PictureEngine>(std::move(opened.engine)),
+                             side](const float* images, int64_t count, float* logits) {
+                              engine->forward(images, count, side, side, logits);
+                            }};
+      to.pictures = std::make_unique<PictureService>(std::move(pictures), limits.queue);
     };
   }
   return [o, file = file_for_engine(o.path, Weights::kRaw)](

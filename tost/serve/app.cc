@@ -344,12 +344,12 @@ json model_json(const ServedModel& model) {
                    {"layers", c.depth},
                    {"explains", bool(model.language->text().explain)}});
   } else {
-    const auto& m = *model.pictures->model;
+    const PictureModel& m = model.pictures->model;
     object.update({{"kind", "vision"},
-                   {"precision", m.precision()},
-                   {"classes", m.classes()},
-                   {"size", m.side()},
-                   {"explains", m.explains()}});
+                   {"precision", m.precision},
+                   {"classes", m.info.classes},
+                   {"size", m.info.preprocess.size},
+                   {"explains", m.explain != nullptr}});
   }
   return object;
 }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tost/engine/precision.h"
+#include "tost/engine/vision_file.h"
 #include "tost/io/image.h"
 #include "tost/serve/api_error.h"
 #include "tost/serve/fields.h"
@@ -33,34 +33,31 @@ struct AppConfig {
   int64_t workers = 4, queue = 256;  // threads of requests, and requests that wait for them
 };
 
-// What a server needs of an image classifier.
-class PictureModel {
- public:
-  virtual ~PictureModel() = default;
-  virtual Precision precision() const = 0;
-  virtual const std::vector<std::string>& classes() const = 0;
-  virtual int64_t side() const = 0;  // of what it sees of a picture, in pixels
-  // What it sees of a picture. On any thread.
-  virtual Image fit(const Image& picture) const = 0;
-  // Probabilities by class, of each picture that fit() gave. On one thread at a time.
-  virtual std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) = 0;
-  // What /v1/explain shows of a picture, if it explains(): prepared on any thread, and made by the
-  // result on the thread of classify().
-  virtual bool explains() const { return false; }
-  virtual std::function<nlohmann::json()> explain(const Image&) { return {}; }
+// An image classifier as a server needs it.
+struct PictureModel {
+  // Probabilities by class, of each picture that fit_image() gave. On one thread at a time.
+  std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) const;
+
+  ModelInfo info;
+  Precision precision = Precision::kFp32;
+  // Maps images [count, channels, side, side] to logits [count, classes].
+  std::function<void(const float* images, int64_t count, float* logits)> logits;
+  // What /v1/explain shows of a picture; empty where it shows nothing. Prepared on any thread, and
+  // made by the result on the thread of classify().
+  std::function<std::function<nlohmann::json()>(const Image& picture)> explain = {};
 };
 
 // One image classifier and the thread that runs it.
 class PictureService {
  public:
-  PictureService(std::unique_ptr<PictureModel> picture_model, int64_t queue)
+  PictureService(PictureModel picture_model, int64_t queue)
       : model(std::move(picture_model)), thread_(1, queue) {}
   // Accepts no more requests and runs those that wait. May be called more than once.
   void stop() { thread_.stop(); }
   // Runs `work`, which must not throw, on the model's thread. False where too many wait.
   bool run(std::function<void()> work) { return thread_.run(std::move(work)); }
 
-  const std::unique_ptr<PictureModel> model;
+  const PictureModel model;
 
  private:
   Workers thread_;

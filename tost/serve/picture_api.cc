@@ -85,7 +85,7 @@ PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field,
 // passes each to `take`. Finally runs `answer` on the model's thread.
 void decode_pictures(const Call& call, const PicturesPtr& pictures,
                      std::function<void(const Image&)> take, std::function<void()> answer) {
-  const int64_t side = pictures->model.pictures->model->side();
+  const int64_t side = pictures->model.pictures->model.info.preprocess.size;
   const auto& files = pictures->files;
   int64_t work = 0;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -141,20 +141,23 @@ void classify(const Call& call) {
     Fields fields(call.request().body);
     pictures = listed_pictures(call, fields, "images", kMaxPictures);
   }
-  PictureModel& model = *pictures->model.pictures->model;
+  const PictureModel& model = pictures->model.pictures->model;
   const auto seen = std::make_shared<std::vector<Image>>();
   const auto answer = [call, pictures, seen, &model] {
     const auto probabilities = model.classify(*seen);
     json data = json::array();
     for (size_t i = 0; i < seen->size(); ++i) {
       data.push_back(
-          {{"index", i}, {"top", ranked(probabilities[i], model.classes(), pictures->top)}});
+          {{"index", i}, {"top", ranked(probabilities[i], model.info.classes, pictures->top)}});
     }
     call.exchange->record(pictures->model.id);
     call.answer({{"object", "list"}, {"model", pictures->model.id}, {"data", data}});
   };
   decode_pictures(
-      call, pictures, [seen, &model](const Image& image) { seen->push_back(model.fit(image)); },
+      call, pictures,
+      [seen, &model](const Image& image) {
+        seen->push_back(fit_image(image, model.info.preprocess));
+      },
       answer);
 }
 
@@ -168,8 +171,8 @@ void check_explains(const ServedModel& served, bool explains) {
 }
 
 void explain_picture(const Call& call, const PicturesPtr& pictures) {
-  PictureModel& model = *pictures->model.pictures->model;
-  check_explains(pictures->model, model.explains());
+  const PictureModel& model = pictures->model.pictures->model;
+  check_explains(pictures->model, model.explain != nullptr);
   const auto maps = std::make_shared<std::function<json()>>();
   const auto answer = [call, pictures, maps] {
     auto seen = (*maps)();
@@ -214,6 +217,23 @@ void explain(const Call& call) {
 Routes picture_routes() {
   return {{"POST", "/v1/classify", classify, {"model"}},
           {"POST", "/v1/explain", explain, {"model"}}};
+}
+
+std::vector<std::vector<double>> PictureModel::classify(const std::vector<Image>& pictures) const {
+  const auto& p = info.preprocess;
+  const Normalizer normalize(p);
+  const auto count = int64_t(pictures.size()), classes = int64_t(info.classes.size());
+  Array images = Array::empty({count, p.channels, p.size, p.size});
+  Array found = Array::empty({count, classes});
+  for (int64_t i = 0; i < count; ++i) {
+    normalize(pictures[size_t(i)], images.mutable_data() + i * p.channels * p.size * p.size);
+  }
+  logits(images.data(), count, found.mutable_data());
+  std::vector<std::vector<double>> result;
+  for (int64_t i = 0; i < count; ++i) {
+    result.push_back(softmax(found.data() + i * classes, classes));
+  }
+  return result;
 }
 
 }  // namespace tost
