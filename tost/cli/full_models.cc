@@ -1,7 +1,9 @@
-// Opens models with torch for tost generate and tost serve: any mixer, any file, any device, and
-// explanations.
+// Opens models with torch for tost generate, predict and serve: any mixer, any file, any device,
+// and explanations.
 #include "tost/cli/commands.h"
 #include "tost/cli/generate.h"
+#include "tost/cli/kind_flags.h"
+#include "tost/cli/predict.h"
 #include "tost/cli/serve.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_trace.h"
@@ -75,7 +77,21 @@ OpenServed find_with_torch(const ModelChoice& choice) {
              " model; language models and image classifiers are served.");
 }
 
+PredictReport predict_with_torch(const PredictRequest& request, const KindFlags& flags) {
+  const Kind& kind = kind_named(model_kind(request.file, request.weights));
+  if (!kind.predict) {
+    fail_usage("'", request.file, "' holds ", with_article(cat(kind.label, " model")),
+               "; tost generate continues texts.");
+  }
+  check_kind(kind, flags);
+  return kind.predict(request);
+}
+
 }  // namespace
+
+void add_predict_command(CLI::App& app) {
+  add_predict_command(app, predict_with_torch);
+}
 
 void add_generate_command(CLI::App& app) {
   add_generate_command(app, open_with_torch);

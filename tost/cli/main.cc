@@ -36,10 +36,10 @@ int main(int argc, char** argv) {
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
   // Asked only for what it knows, so that other commands load one library.
-  const auto starts_small = [&](const char* command) {
+  const auto is_command = [&](const char* command) {
     return argc > 1 && std::strcmp(argv[1], command) == 0;
   };
-  const bool small = starts_small("generate") || starts_small("predict") || starts_small("serve");
+  const bool small = is_command("generate") || is_command("predict") || is_command("serve");
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
   if (code == kNoLibrary) {

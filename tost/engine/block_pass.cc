@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tost/engine/threads.h"
-#include "tost/kernels/tssa.h"
 
 namespace tost {
 namespace {
@@ -11,25 +10,6 @@ namespace {
 constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
 
 }  // namespace
-
-ThreadScratch block_scratch(kernels::Arena& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
-                            Packing products, int64_t product_bytes) {
-  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
-  ThreadScratch piece;
-  piece.normed = memory.take<char>(tile_rows * dim * 4);
-  piece.hidden = memory.take<char>(tile_rows * hidden * size);
-  piece.bytes = memory.take<uint8_t>(tile_rows * std::max(hidden, dim));
-  piece.scale = memory.take<float>(2 * tile_rows);
-  piece.zero = memory.take<int32_t>(2 * tile_rows);
-  piece.product = memory.take<char>(product_bytes);
-  return piece;
-}
-
-int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim) {
-  kernels::TssaForwardArgs args;
-  args.shape = {1, tokens, heads, dim / heads};
-  return aligned(kernels::tssa_forward_workspace(args));
-}
 
 const ThreadScratch& BlockPass::scratch() const {
   return scratch_[static_cast<size_t>(thread_number())];
@@ -140,21 +120,7 @@ StepWeight wide_map(WeightSource& source, const std::string& name, int64_t out, 
   return map;
 }
 
-// The map `name` times gamma, its bias apart in `shift`.
-PackedLinear packed_onto_stream(WeightSource& source, const std::string& name, int64_t out,
-                                int64_t in, const Array& gamma, Packing packing, Array& shift) {
-  const StepWeight map = wide_map(source, name, out, in, /*bias=*/true, packing);
-  shift = map.bias.clone();
-  for (int64_t i = 0; i < out; ++i) shift.mutable_data()[i] *= gamma.data()[i];
-  return {scaled_rows(map.values, gamma), {}, packing};
-}
-
 }  // namespace
-
-NormWeight norm_weights(WeightSource& source, const std::string& name, int64_t dim) {
-  const NormWeight norm = source.norm(name, dim, /*bias=*/true, 1e-6f);
-  return {norm.weight.clone(), norm.bias.clone(), norm.eps};
-}
 
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
                         Packing packing) {
@@ -166,19 +132,19 @@ TokenBlockWeights token_block_weights(WeightSource& source, const std::string& n
                                       const BlockShape& shape, EngineMixer mixer, Packing packing) {
   const int64_t dim = shape.dim;
   TokenBlockWeights weights;
-  weights.norm1 = norm_weights(source, name + "norm1", dim);
-  weights.norm2 = norm_weights(source, name + "norm2", dim);
+  weights.norm1 = source.norm(name + "norm1", dim);
+  weights.norm2 = source.norm(name + "norm2", dim);
   weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
   weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
   weights.fc1 = packed_map(source, name + "mlp.fc1", shape.hidden, dim, packing);
-  weights.fc2 = packed_onto_stream(source, name + "mlp.fc2", dim, shape.hidden, weights.gamma2,
-                                   packing, weights.fc2_shift);
+  const StepWeight fc2 = wide_map(source, name + "mlp.fc2", dim, shape.hidden, true, packing);
+  weights.fc2 = packed_onto_rows(fc2.values, fc2.bias, weights.gamma2, packing, weights.fc2_shift);
   weights.mixer = mixer;
   if (mixer == EngineMixer::kModule) return weights;
   const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, shape.qkv_bias, packing);
   weights.in = {in.values, in.bias, packing};
-  weights.out = packed_onto_stream(source, name + "attn.to_out.0", dim, dim, weights.gamma1,
-                                   packing, weights.out_shift);
+  const StepWeight out = wide_map(source, name + "attn.to_out.0", dim, dim, true, packing);
+  weights.out = packed_onto_rows(out.values, out.bias, weights.gamma1, packing, weights.out_shift);
   if (mixer == EngineMixer::kTssa) {
     weights.temp = source.values(name + "attn.temp", {shape.heads, 1}).clone();
   }

@@ -10,7 +10,6 @@
 #include "tost/engine/packed_linear.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
-#include "tost/kernels/schedule.h"
 
 namespace tost {
 
@@ -44,8 +43,7 @@ struct TokenBlockWeights {
 TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
                                       const BlockShape& shape, EngineMixer mixer, Packing packing);
 
-// A norm of width `dim`, a map and its weights in float32 by their names.
-NormWeight norm_weights(WeightSource& source, const std::string& name, int64_t dim);
+// A map with its bias, by the name of its tensors.
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
                         Packing packing);
 
@@ -61,15 +59,8 @@ struct ThreadScratch {
   float* attention = nullptr;  // [H, 1 + N], of pictures
 };
 
-// The pieces that the tiles of a block need; the others are null.
-ThreadScratch block_scratch(kernels::Arena& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
-                            Packing products, int64_t product_bytes);
-
-// The bytes of workspace of TSSA over `tokens` tokens of one sample.
-int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim);
-
-// Tokens on their way. The residual stream is float32; w and y are float32, or bfloat16 if the
-// products are not float32.
+// Tokens on their way. They are stored as float32, or bfloat16 where the products are not float32;
+// the residual stream is float32.
 struct BlockRows {
   float* stream = nullptr;    // [rows, C]
   void* projected = nullptr;  // [rows, C]: w

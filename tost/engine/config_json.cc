@@ -59,6 +59,13 @@ void check_mlp_ratio(double ratio, int64_t dim) {
              "; it must be above 0, at most 64, and leave at least one hidden unit.");
 }
 
+void check_parameters(double parameters, const std::string& sizes) {
+  constexpr double kMost = 2e10;
+  if (parameters <= kMost) return;
+  fail_usage("A model of ", sizes, " would have about ", parameters, " parameters; the limit is ",
+             kMost, ".");
+}
+
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;

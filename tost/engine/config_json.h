@@ -27,6 +27,12 @@ void check_field_finite(const char* key, double value);
 void check_field_share(const char* key, double value);
 void check_mlp_ratio(double ratio, int64_t dim);
 
+// Sizes far above any model of the papers (width 1280, depth 36), and far below those of a hostile
+// file that would overflow or exhaust memory.
+inline constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024;
+// Throws a usage Error for a model of too many parameters; `sizes` ("width 8, ...") shows why.
+void check_parameters(double parameters, const std::string& sizes);
+
 // Throws a usage Error, with the nearest allowed value, unless `value` is one of `allowed`.
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed);

@@ -8,10 +8,7 @@
 namespace tost {
 namespace {
 
-// Limits far above the models of the paper (width 1280, depth 36), and far below sizes that
-// overflow or exhaust memory.
-constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
-constexpr double kMaxParameters = 2e10;
+constexpr int64_t kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
 
 // Visits every field, with its key and whether JSON may omit it (see config_json.h).
 constexpr auto kFields = [](auto& c, auto&& visit) {
@@ -52,11 +49,8 @@ void check_size(const LanguageConfig& c) {
       double(c.vocab + c.block) * width +
       double(c.depth) * double(c.heads) *
           double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
-  if (parameters > kMaxParameters) {
-    fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", block ", c.block, " and ",
-               c.vocab, " tokens would have about ", parameters, " parameters; the limit is ",
-               kMaxParameters, ".");
-  }
+  check_parameters(parameters, cat("width ", c.dim, ", depth ", c.depth, ", block ", c.block,
+                                   " and ", c.vocab, " tokens"));
 }
 
 void check_options(const LanguageConfig& c) {

@@ -5,7 +5,6 @@
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safetensors_index.h"
 
 namespace tost {
 
@@ -57,11 +56,9 @@ const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& u
 }
 
 bool runs_in_engine(const std::filesystem::path& file) {
-  if (file.extension() != ".safetensors") return false;
-  const auto metadata = read_safetensors_header(file).metadata;
-  const std::string where = cat("'", file.string(), "'");
-  if (!describes_itself(metadata) || stored_kind(metadata, where) != kLanguageKind) return false;
-  const auto config = language_config_from_json(metadata_json(metadata, kConfigKey, where));
+  const json object = config_in_header(file, kLanguageKind);
+  if (object.is_null()) return false;
+  const auto config = language_config_from_json(object);
   return !config.auto_encoder && runs_without_modules(config);
 }
 

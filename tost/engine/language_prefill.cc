@@ -28,22 +28,8 @@ bool wants_bfloat16(const LanguageWeights& weights) {
   return weights.type != WeightType::kFloat32 && multiplies_as_packed(Packing::kBfloat16);
 }
 
-PackedLinear packed(const StepWeight& weight, bool narrow) {
-  if (!weight.defined()) return {};
-  return {weight.rounded(), weight.bias, narrow ? Packing::kBfloat16 : Packing::kFloat32};
-}
-
-// Packs a map times gamma and without bias, so that the product can add to the residual stream.
-PackedLinear packed_onto_stream(const StepWeight& weight, const Array& gamma, bool narrow) {
-  if (!weight.defined()) return {};
-  return {
-      scaled_rows(weight.rounded(), gamma), {}, narrow ? Packing::kBfloat16 : Packing::kFloat32};
-}
-Array shift_of(const StepWeight& weight, const Array& gamma) {
-  if (!weight.bias.defined()) return {};
-  Array shift = weight.bias.as_float().clone();
-  for (int64_t i = 0; i < shift.numel(); ++i) shift.mutable_data()[i] *= gamma.data()[i];
-  return shift;
+PackedLinear packed(const StepWeight& weight, Packing packing) {
+  return weight.defined() ? PackedLinear(weight.rounded(), weight.bias, packing) : PackedLinear();
 }
 
 void round_numbers(const float* from, int64_t count, uint16_t* to) {
@@ -61,6 +47,7 @@ LanguagePrefill::LanguagePrefill(const LanguageWeights& weights, Layout layout)
     : weights_(weights),
       dim_(weights.config.dim),
       narrow_(wants_bfloat16(weights)),
+      packing_(narrow_ ? Packing::kBfloat16 : Packing::kFloat32),
       layout_(layout),
       tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows),
       blocks_(weights.blocks.size()) {
@@ -69,19 +56,24 @@ LanguagePrefill::LanguagePrefill(const LanguageWeights& weights, Layout layout)
 
 void LanguagePrefill::lay_out(int64_t index) {
   const auto& b = weights_.blocks[size_t(index)];
-  blocks_[size_t(index)] = {
-      packed(b.in, narrow_),     packed_onto_stream(b.out, b.gamma1, narrow_),
-      packed(b.fc, narrow_),     packed_onto_stream(b.proj, b.gamma2, narrow_),
-      shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2),
-      packed(b.router, narrow_), packed(b.gate, narrow_),
-      packed(b.forget, narrow_)};
-  for (const auto* map : blocks_[size_t(index)].maps()) {
+  Block& block = blocks_[size_t(index)];
+  block.in = packed(b.in, packing_);
+  block.fc = packed(b.fc, packing_);
+  block.router = packed(b.router, packing_);
+  block.gate = packed(b.gate, packing_);
+  block.forget = packed(b.forget, packing_);
+  if (b.out.defined()) {
+    block.out = packed_onto_rows(b.out.rounded(), b.out.bias, b.gamma1, packing_, block.out_shift);
+  }
+  block.proj =
+      packed_onto_rows(b.proj.rounded(), b.proj.bias, b.gamma2, packing_, block.proj_shift);
+  for (const auto* map : block.maps()) {
     if (map->defined()) product_bytes_ = std::max(product_bytes_, map->scratch_bytes(tile_rows_));
   }
 }
 
 void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
-  if (!head_.defined()) head_ = packed(weights_.table, narrow_);
+  if (!head_.defined()) head_ = packed(weights_.table, packing_);
   Array rounded;
   const void* x = rows;
   if (narrow_) {

@@ -73,6 +73,7 @@ class LanguagePrefill {
   const LanguageWeights& weights_;
   const int64_t dim_;
   const bool narrow_;  // tokens between products in bfloat16
+  const Packing packing_;
   const Layout layout_;
   const int64_t tile_rows_;
   std::vector<Block> blocks_;

@@ -5,6 +5,7 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/safetensors_index.h"
 
 namespace tost {
 
@@ -86,6 +87,14 @@ void check_classes(const std::vector<std::string>& found, const std::vector<std:
     fail_usage("Class ", i + 1, " of '", data, "' is ", shown(found[i], 40), " but the model's is ",
                shown(wanted[i], 40), "; give data whose labels are the model's.");
   }
+}
+
+json config_in_header(const std::filesystem::path& file, const std::string& kind) {
+  if (file.extension() != ".safetensors") return {};
+  const auto metadata = read_safetensors_header(file).metadata;
+  const std::string where = cat("'", file.string(), "'");
+  if (!describes_itself(metadata) || stored_kind(metadata, where) != kind) return {};
+  return metadata_json(metadata, kConfigKey, where);
 }
 
 }  // namespace tost

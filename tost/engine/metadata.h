@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,6 +39,10 @@ nlohmann::json stored_description(const std::map<std::string, std::string>& meta
 // naming `where` if the metadata describe no model of this program.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,
                         const std::string& where);
+
+// The configuration in the header of a model file of this program and of this kind; null for
+// others.
+nlohmann::json config_in_header(const std::filesystem::path& file, const std::string& kind);
 
 inline constexpr char kPrecisionKey[] = "tost.precision";
 

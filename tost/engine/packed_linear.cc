@@ -8,7 +8,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/quantized_weight.h"
 #include "tost/engine/threads.h"
-#include "tost/kernels/products/pair_rows.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/products/wide_rows.h"
 #include "tost/kernels/work_times.h"
@@ -16,8 +15,6 @@
 namespace tost {
 namespace {
 
-// Rows of a tile at most, of a product that stores its sums.
-constexpr int64_t kTileRows = 400;
 // Sums of more inputs could exceed int32.
 constexpr int64_t kMaxInt8Inputs = 0x7fffffff / (255 * 127);
 
@@ -165,7 +162,7 @@ int64_t PackedLinear::scratch_bytes(int64_t rows) const {
   const bool stored = method_ == Method::kPairs || method_ == Method::kMicrokernel;
   const bool widened = method_ == Method::kWide && packing_ != Packing::kFloat32;
   return (integers() ? aligned(outputs_ * 4) : 0) +
-         (stored ? aligned(std::min(rows, kTileRows) * panel_columns_ * 4) : 0) +
+         (stored ? aligned(rows * panel_columns_ * 4) : 0) +
          aligned(rows * inputs_ *
                  (method_ == Method::kPairs ? 2
                   : widened                 ? 4
@@ -190,9 +187,8 @@ class PackedLinear::Run {
         biased_(biased && map.bias_.defined()) {
     if (map.integers()) add_up_columns(static_cast<int32_t*>(scratch));
     if (map.method_ == Method::kPairs) {
-      widen<uint8_t, int16_t>(
-          static_cast<char*>(sums_) + aligned(std::min(x.rows, kTileRows) * map.panel_columns_ * 4),
-          [](uint8_t value, int64_t) { return value; });
+      widen<uint8_t, int16_t>(static_cast<char*>(sums_) + aligned(x.rows * map.panel_columns_ * 4),
+                              [](uint8_t value, int64_t) { return value; });
     } else if (map.method_ != Method::kWide) {
       return;
     } else if (map.packing_ == Packing::kBfloat16) {
@@ -214,7 +210,7 @@ class PackedLinear::Run {
   // For all rows at once, because there are no sums to hold in cache.
   void add_panel(int64_t index, float* sums, int64_t stride) const {
     const int64_t first = index * map_.panel_columns_;
-    multiply(0, x_.rows, first, columns_from(index, index + 1), sums + first, stride,
+    multiply(first, columns_from(index, index + 1), sums + first, stride,
              /*add=*/true);
   }
 
@@ -227,7 +223,7 @@ class PackedLinear::Run {
   void tiles(int64_t first, int64_t last) const {
     const int64_t size = map_.element_bytes();
     kernels::TileProductArgs a;
-    a.finish = following(0, x_.rows, first * kernels::kTileColumns, columns_from(first, last));
+    a.finish = following(first * kernels::kTileColumns, columns_from(first, last));
     a.x = x_.data;
     a.x_bytes = x_.stride * size;
     a.block_bytes = map_.block_bytes();
@@ -241,7 +237,7 @@ class PackedLinear::Run {
   void wide(int64_t first, int64_t last) const {
     const int64_t columns = map_.panel_columns_;
     kernels::WideProductArgs a;
-    a.finish = following(0, x_.rows, first * columns, columns_from(first, last));
+    a.finish = following(first * columns, columns_from(first, last));
     a.x = static_cast<const float*>(x_.data);
     a.x_stride = x_.stride;
     a.weight = panel_at<float>(first * columns, columns);
@@ -253,16 +249,11 @@ class PackedLinear::Run {
 
   void panel(int64_t index) const {
     const int64_t first = index * map_.panel_columns_, columns = columns_from(index, index + 1);
-    const int64_t tiles = divide_up(x_.rows, kTileRows);
-    const int64_t even = divide_up(divide_up(x_.rows, std::max<int64_t>(1, tiles)), 16) * 16;
-    for (int64_t r = 0; r < x_.rows; r += even) {
-      const int64_t rows = std::min(even, x_.rows - r);
-      multiply(r, rows, first, columns, sums_, columns, /*add=*/false);
-      kernels::FinishRowsArgs a = following(r, rows, first, columns);
-      a.sums = sums_;
-      a.sums_stride = columns;
-      kernels::finish_rows(a);
-    }
+    multiply(first, columns, sums_, columns, /*add=*/false);
+    kernels::FinishRowsArgs a = following(first, columns);
+    a.sums = sums_;
+    a.sums_stride = columns;
+    kernels::finish_rows(a);
   }
 
   // The weights of these inputs.
@@ -294,30 +285,28 @@ class PackedLinear::Run {
     return map_.weight_.data<T>() + first * map_.inputs_ + first_input_ * columns;
   }
 
-  void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums, int64_t stride,
-                bool add) const {
+  void multiply(int64_t first, int64_t columns, void* sums, int64_t stride, bool add) const {
     const kernels::WorkTimer timer(kernels::Work::kProduct);
     if (map_.method_ == Method::kPairs) {
-      return kernels::pair_product(
-          {rows, inputs_, static_cast<const int16_t*>(x_.data) + r * x_.stride, x_.stride,
-           panel_at<int16_t>(first, columns), static_cast<int32_t*>(sums)});
+      return kernels::pair_product({x_.rows, inputs_, static_cast<const int16_t*>(x_.data),
+                                    x_.stride, panel_at<int16_t>(first, columns),
+                                    static_cast<int32_t*>(sums)});
     }
     const bool half = map_.packing_ == Packing::kBfloat16;
     const void* weight = half ? static_cast<const void*>(panel_at<uint16_t>(first, columns))
                               : panel_at<int8_t>(first, columns);
-    const auto* x = static_cast<const char*>(x_.data) + r * x_.stride * (half ? 2 : 1);
     const auto product = half ? microkernels().bfloat16 : microkernels().int8;
-    product({rows, columns, inputs_, x, x_.stride, weight, sums, stride, add});
+    product({x_.rows, columns, inputs_, x_.data, x_.stride, weight, sums, stride, add});
   }
 
-  // The epilogue for the sums of these rows and columns.
-  kernels::FinishRowsArgs following(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+  // The epilogue for the sums of these columns.
+  kernels::FinishRowsArgs following(int64_t first, int64_t columns) const {
     kernels::FinishRowsArgs a;
-    a.rows = rows;
+    a.rows = x_.rows;
     a.columns = columns;
     if (map_.integers()) {
-      a.row_scale = x_.scale + r;
-      a.row_zero = x_.zero + r;
+      a.row_scale = x_.scale;
+      a.row_zero = x_.zero;
       a.column_scale = map_.column_scale_.data() + first;
       a.column_sum = column_sum_ + first;
     }
@@ -327,7 +316,7 @@ class PackedLinear::Run {
     if (result_.gamma != nullptr) a.gamma = result_.gamma + first;
     const int64_t size = result_.dtype == kernels::DType::kBfloat16 ? 2 : 4;
     const int64_t column = first - result_.first_column;
-    a.out = static_cast<char*>(result_.data) + (r * result_.stride + column) * size;
+    a.out = static_cast<char*>(result_.data) + column * size;
     a.out_stride = result_.stride;
     a.out_dtype = result_.dtype;
     return a;
@@ -375,14 +364,17 @@ void PackedLinear::release() {
   if (microkernels().release != nullptr) microkernels().release();
 }
 
-Array scaled_rows(const Array& weight, const Array& factors) {
+PackedLinear packed_onto_rows(const Array& weight, const Array& bias, const Array& gamma,
+                              Packing packing, Array& shift) {
   Array scaled = weight.as_float().clone();
-  const int64_t inputs = scaled.size(1);
-  for (int64_t o = 0; o < scaled.size(0); ++o) {
+  const int64_t outputs = scaled.size(0), inputs = scaled.size(1);
+  if (bias.defined()) shift = bias.as_float().clone();
+  for (int64_t o = 0; o < outputs; ++o) {
     float* row = scaled.mutable_data() + o * inputs;
-    for (int64_t i = 0; i < inputs; ++i) row[i] *= factors.data()[o];
+    for (int64_t i = 0; i < inputs; ++i) row[i] *= gamma.data()[o];
+    if (bias.defined()) shift.mutable_data()[o] *= gamma.data()[o];
   }
-  return scaled;
+  return {scaled, {}, packing};
 }
 
 }  // namespace tost

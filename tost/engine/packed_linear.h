@@ -149,7 +149,9 @@ class PackedLinear {
   Array column_sums_;   // [steps + 1, out] int32, integers: of all weights before a step of inputs
 };
 
-// weight [out, in] float32 with each row times its factor.
-Array scaled_rows(const Array& weight, const Array& factors);
+// A map weight [out, in], bias [out] or undefined, times gamma [out], whose results are added to
+// rows that get its bias later: `shift`, the bias times gamma, undefined without a bias.
+PackedLinear packed_onto_rows(const Array& weight, const Array& bias, const Array& gamma,
+                              Packing packing, Array& shift);
 
 }  // namespace tost

@@ -7,22 +7,14 @@ namespace tost {
 
 namespace {
 
-// Limits far above any model of the paper (width 768, depth 24), and far below sizes of a hostile
-// file that would overflow or exhaust memory.
-constexpr int64_t kMaxVisionDim = 16384, kMaxVisionDepth = 1024, kMaxSide = 16384,
-                  kMaxClasses = 1'000'000, kMaxRegisters = 64;
-constexpr double kMaxVisionParameters = 2e10;
+constexpr int64_t kMaxSide = 16384, kMaxClasses = 1'000'000, kMaxRegisters = 64;
 
 void check_vision_size(const VisionConfig& c) {
   const double width = static_cast<double>(c.dim);
-  const double parameters =
+  check_parameters(
       static_cast<double>(c.depth + c.class_blocks) * width * width * (4 + 2 * c.mlp_ratio) +
-      static_cast<double>(c.classes) * width;
-  if (parameters > kMaxVisionParameters) {
-    fail_usage("A model of width ", c.dim, ", depth ", c.depth, " and ", c.classes,
-               " classes would have about ", parameters, " parameters; the limit is ",
-               kMaxVisionParameters, ".");
-  }
+          static_cast<double>(c.classes) * width,
+      cat("width ", c.dim, ", depth ", c.depth, " and ", c.classes, " classes"));
 }
 
 void check_transformer(const VisionConfig& c) {
@@ -34,9 +26,9 @@ void check_transformer(const VisionConfig& c) {
                c.image_size / c.patch * c.patch + c.patch, " is the next side that is.");
   }
   check_field_range("stem_depth", c.stem_depth, 1, 8);
-  check_field_range("dim", c.dim, 1, kMaxVisionDim);
-  check_field_range("depth", c.depth, 1, kMaxVisionDepth);
-  check_field_range("class_blocks", c.class_blocks, 1, kMaxVisionDepth);
+  check_field_range("dim", c.dim, 1, kMaxDim);
+  check_field_range("depth", c.depth, 1, kMaxDepth);
+  check_field_range("class_blocks", c.class_blocks, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
   check_field_range("registers", c.registers, 0, kMaxRegisters);
   check_heads(c.dim, c.heads);

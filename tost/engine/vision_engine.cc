@@ -148,108 +148,86 @@ class ClassPass {
 
 // Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
 // products are so fast that reading the weights once for 200 rows would hold them up.
-int64_t tile_rows_of(Packing products) {
-  return products == Packing::kFloat32 ? 208 : 400;
-}
+constexpr int64_t kFineRows = 208, kHalfRows = 400;
 constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
 constexpr int64_t kMostImages = 32;  // of one pass
 
-}  // namespace
-
-class PictureEngine::Run {
- public:
-  Run(const VisionConfig& config, WeightSource& source, Packing products, VisionMixer mixer)
-      : config_(config),
-        weights_(pack_vision_weights(config, source, products)),
-        half_(products != Packing::kFloat32),
-        tile_rows_(tile_rows_of(products)),
-        mixer_(std::move(mixer)) {}
-
-  void forward(const float* images, int64_t count, int64_t height, int64_t width, float* logits) {
-    check_sides(config_, height, width);
-    const int64_t pixels = config_.in_channels * height * width;
-    for (int64_t first = 0; first < count; first += kMostImages) {
-      const int64_t some = std::min(kMostImages, count - first);
-      prepare(some, height / config_.patch, width / config_.patch);
-      pass(images + first * pixels, some, logits + first * config_.classes);
-    }
+VisionMixer checked_mixer(const VisionConfig& config, WeightSource& source, Packing products,
+                          VisionMixer mixer) {
+  const bool transformer = config.architecture == "transformer";
+  if (transformer && mixer == nullptr && config.mixer == "means") {
+    return means_mixers(config, source, products);
   }
-
- private:
-  void prepare(int64_t images, int64_t rows, int64_t columns) {
-    VisionShape shape{
-        .images = images, .rows = rows, .columns = columns, .threads = engine_threads()};
-    shape.patches = shape.rows * shape.columns;
-    shape.tokens = shape.patches + config_.registers;
-    if (workspace_ != nullptr) {
-      const VisionShape& kept = workspace_->shape;
-      if (kept.rows == shape.rows && kept.columns == shape.columns &&
-          kept.threads == shape.threads && kept.images >= shape.images) {
-        return;
-      }
-    }
-    workspace_.reset();
-    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, tile_rows_);
-    const Array code = position_code(rows, columns);
-    position_ = Array::empty({shape.patches, config_.dim});
-    weights_.position.run({.rows = shape.patches, .data = code.data(), .stride = kPositionChannels},
-                          {.data = position_.mutable_data(), .stride = config_.dim}, nullptr);
+  if (transformer && (mixer != nullptr || engine_mixer(config) != EngineMixer::kModule)) {
+    return mixer;
   }
-
-  int64_t carried_together() const {
-    const int64_t rows = half_ ? kCarriedRowsHalf : kCarriedRows;
-    return std::max<int64_t>(1, rows / workspace_->shape.tokens);
-  }
-
-  void pass(const float* pictures, int64_t count, float* logits) {
-    const int64_t threads = engine_threads(), together = carried_together();
-    const TokenPass tokens(config_, weights_, mixer_, *workspace_, position_.data());
-    // Pictures that threads carry on their own; the caller's mixer brings its own threads.
-    const bool own_mixer = weights_.blocks[0].mixer != EngineMixer::kModule;
-    const int64_t carried = !own_mixer || threads == 1 ? 0 : count / threads * threads;
-    if (carried > 0) {
-      engine_parallel(threads, [&](int64_t begin, int64_t end) {
-        const int64_t last = carried / threads * end;
-        for (int64_t i = carried / threads * begin; i < last; i += together) {
-          tokens.run(pictures, i, std::min(together, last - i), serial_for, 1);
-        }
-      });
-    }
-    const int64_t at_once = threads == 1 && own_mixer ? together : count;
-    for (int64_t i = carried; i < count; i += at_once) {
-      tokens.run(pictures, i, std::min(at_once, count - i), engine_parallel, threads);
-    }
-    ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
-  }
-
-  const VisionConfig config_;
-  const VisionWeights weights_;
-  const bool half_;
-  const int64_t tile_rows_;
-  const VisionMixer mixer_;
-  std::unique_ptr<VisionWorkspace> workspace_;
-  Array position_;  // [N, C]
-};
-
-PictureEngine::PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
-                             VisionMixer mixer) {
-  const Packing products = packing_of(precision);
-  if (mixer == nullptr && config.mixer == "means") mixer = means_mixers(config, source, products);
-  if (config.architecture != "transformer" ||
-      (mixer == nullptr && engine_mixer(config) == EngineMixer::kModule)) {
-    fail_data("The model '", config.name, "' with ",
-              config.architecture == "transformer" ? cat("the mixer '", config.mixer, "'")
-                                                   : cat("the architecture ", config.architecture),
-              " needs the full program; build it by `make`.");
-  }
-  run_ = std::make_unique<Run>(config, source, products, std::move(mixer));
+  fail_data("The model '", config.name, "' with the ", transformer ? "mixer '" : "architecture '",
+            transformer ? config.mixer : config.architecture,
+            "' needs the full program; build it by `make`.");
 }
 
-PictureEngine::~PictureEngine() = default;
+}  // namespace
+
+PictureEngine::PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
+                             VisionMixer mixer)
+    : config_(config),
+      half_(packing_of(precision) != Packing::kFloat32),
+      mixer_(checked_mixer(config, source, packing_of(precision), std::move(mixer))),
+      weights_(pack_vision_weights(config, source, packing_of(precision))) {}
 
 void PictureEngine::forward(const float* images, int64_t count, int64_t height, int64_t width,
                             float* logits) {
-  run_->forward(images, count, height, width, logits);
+  check_sides(config_, height, width);
+  const int64_t pixels = config_.in_channels * height * width;
+  for (int64_t first = 0; first < count; first += kMostImages) {
+    const int64_t some = std::min(kMostImages, count - first);
+    prepare(some, height / config_.patch, width / config_.patch);
+    pass(images + first * pixels, some, logits + first * config_.classes);
+  }
+}
+
+void PictureEngine::prepare(int64_t images, int64_t rows, int64_t columns) {
+  VisionShape shape{
+      .images = images, .rows = rows, .columns = columns, .threads = engine_threads()};
+  shape.patches = shape.rows * shape.columns;
+  shape.tokens = shape.patches + config_.registers;
+  if (workspace_ != nullptr) {
+    const VisionShape& kept = workspace_->shape;
+    if (kept.rows == shape.rows && kept.columns == shape.columns && kept.threads == shape.threads &&
+        kept.images >= shape.images) {
+      return;
+    }
+  }
+  workspace_.reset();
+  workspace_ =
+      std::make_unique<VisionWorkspace>(config_, weights_, shape, half_ ? kHalfRows : kFineRows);
+  const Array code = position_code(rows, columns);
+  position_ = Array::empty({shape.patches, config_.dim});
+  weights_.position.run({.rows = shape.patches, .data = code.data(), .stride = kPositionChannels},
+                        {.data = position_.mutable_data(), .stride = config_.dim}, nullptr);
+}
+
+void PictureEngine::pass(const float* pictures, int64_t count, float* logits) {
+  const int64_t threads = engine_threads();
+  const int64_t together =
+      std::max<int64_t>(1, (half_ ? kCarriedRowsHalf : kCarriedRows) / workspace_->shape.tokens);
+  const TokenPass tokens(config_, weights_, mixer_, *workspace_, position_.data());
+  // Pictures that threads carry on their own; the caller's mixer brings its own threads.
+  const bool own_mixer = weights_.blocks[0].mixer != EngineMixer::kModule;
+  const int64_t carried = !own_mixer || threads == 1 ? 0 : count / threads * threads;
+  if (carried > 0) {
+    engine_parallel(threads, [&](int64_t begin, int64_t end) {
+      const int64_t last = carried / threads * end;
+      for (int64_t i = carried / threads * begin; i < last; i += together) {
+        tokens.run(pictures, i, std::min(together, last - i), serial_for, 1);
+      }
+    });
+  }
+  const int64_t at_once = threads == 1 && own_mixer ? together : count;
+  for (int64_t i = carried; i < count; i += at_once) {
+    tokens.run(pictures, i, std::min(at_once, count - i), engine_parallel, threads);
+  }
+  ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
 }
 
 }  // namespace tost

@@ -22,9 +22,6 @@ class PictureEngine {
   // pack_vision_weights().
   PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
                 VisionMixer mixer = {});
-  ~PictureEngine();
-  PictureEngine(const PictureEngine&) = delete;
-  PictureEngine& operator=(const PictureEngine&) = delete;
 
   // images [count, in_channels, height, width] → logits [count, classes]. After the first call with
   // a shape nothing is allocated. An image gives the same bits at the same place of a batch,
@@ -33,9 +30,15 @@ class PictureEngine {
   void forward(const float* images, int64_t count, int64_t height, int64_t width, float* logits);
 
  private:
-  class Run;
+  void prepare(int64_t images, int64_t rows, int64_t columns);
+  void pass(const float* pictures, int64_t count, float* logits);
 
-  std::unique_ptr<Run> run_;
+  const VisionConfig config_;
+  const bool half_;  // tokens are bfloat16
+  const VisionMixer mixer_;
+  const VisionWeights weights_;
+  std::unique_ptr<VisionWorkspace> workspace_;
+  Array position_;  // [N, C]
 };
 
 }  // namespace tost

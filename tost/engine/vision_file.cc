@@ -8,7 +8,6 @@
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
@@ -81,11 +80,9 @@ ModelInfo model_info_of(const std::map<std::string, std::string>& metadata,
 }
 
 bool pictures_run_in_engine(const std::filesystem::path& file) {
-  if (file.extension() != ".safetensors") return false;
-  const auto metadata = read_safetensors_header(file).metadata;
-  const std::string where = cat("'", file.string(), "'");
-  if (!describes_itself(metadata) || stored_kind(metadata, where) != "vision") return false;
-  const auto config = vision_config_from_json(metadata_json(metadata, kConfigKey, where));
+  const json object = config_in_header(file, "vision");
+  if (object.is_null()) return false;
+  const auto config = vision_config_from_json(object);
   return config.architecture == "transformer" &&
          (engine_mixer(config) != EngineMixer::kModule || config.mixer == "means");
 }

@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/mixer_names.h"
+#include "tost/kernels/tssa.h"
 
 namespace tost {
 namespace {
@@ -60,8 +61,8 @@ ClassBlockWeights class_block_weights(WeightSource& source, const std::string& n
   const StepWeight qkv =
       source.map(name + "attn.qkv", 3 * dim, dim, config.qkv_bias, kernels::WeightType::kFloat32);
   ClassBlockWeights weights;
-  weights.norm1 = norm_weights(source, name + "norm1", dim);
-  weights.norm2 = norm_weights(source, name + "norm2", dim);
+  weights.norm1 = source.norm(name + "norm1", dim);
+  weights.norm2 = source.norm(name + "norm2", dim);
   if (config.tokens_norm) {
     weights.doubled = {weights.norm2.weight.clone(), weights.norm2.bias.clone()};
     for (Array* each : {&weights.doubled.weight, &weights.doubled.bias}) {
@@ -135,7 +136,7 @@ VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, P
   if (c.registers > 0) {
     weights.registers = source.values("registers", {1, c.registers, c.dim}).clone();
   }
-  weights.norm = norm_weights(source, "norm", c.dim);
+  weights.norm = source.norm("norm", c.dim);
   weights.head = packed_map(source, "head", c.classes, c.dim, rest);
   return weights;
 }
@@ -193,7 +194,9 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
   stream = memory.take<float>(all);
   projected = memory.take<char>(all * size);
   mixed = memory.take<char>(all * size);
-  tssa_bytes = tssa_scratch_bytes(shape.tokens, config.heads, dim);
+  kernels::TssaForwardArgs tssa_args;
+  tssa_args.shape = {1, shape.tokens, config.heads, dim / config.heads};
+  tssa_bytes = aligned(kernels::tssa_forward_workspace(tssa_args));
   tssa = memory.take<char>(images * tssa_bytes);
   classed.clear();
   for (size_t i = 0; i < weights.class_blocks.size(); ++i) {
@@ -208,8 +211,13 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
   scratch.clear();
   pictures.assign(static_cast<size_t>(shape.threads), {});
   for (int64_t t = 0; t < shape.threads; ++t) {
-    ThreadScratch piece = block_scratch(memory, tile_rows, dim, hidden, products,
-                                        product_bytes(weights, tile_rows, images));
+    ThreadScratch piece;
+    piece.normed = memory.take<char>(tile_rows * dim * 4);
+    piece.hidden = memory.take<char>(tile_rows * hidden * size);
+    piece.bytes = memory.take<uint8_t>(tile_rows * std::max(hidden, dim));
+    piece.scale = memory.take<float>(2 * tile_rows);
+    piece.zero = memory.take<int32_t>(2 * tile_rows);
+    piece.product = memory.take<char>(product_bytes(weights, tile_rows, images));
     piece.gathered = memory.take<char>(gathered_bytes(weights, size));
     piece.attention = memory.take<float>(config.heads * (1 + shape.patches));
     scratch.push_back(piece);

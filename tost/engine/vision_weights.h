@@ -9,6 +9,7 @@
 #include "tost/base/parallel.h"
 #include "tost/engine/block_pass.h"
 #include "tost/engine/vision_config.h"
+#include "tost/kernels/schedule.h"
 
 namespace tost {
 
@@ -65,8 +66,6 @@ struct VisionShape {
   int64_t rows = 0, columns = 0;    // of patches
   int64_t patches = 0, tokens = 0;  // N, and M = N + registers
   int64_t threads = 1;
-
-  bool operator==(const VisionShape&) const = default;
 };
 
 // The workspace of the vision engine, reused by all calls. Rows are [images, M].

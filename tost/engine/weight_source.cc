@@ -132,7 +132,8 @@ StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t i
 }
 
 NormWeight WeightSource::norm(const std::string& name, int64_t dim, bool bias, float eps) {
-  return {values(name + ".weight", {dim}), bias ? values(name + ".bias", {dim}) : Array(), eps};
+  return {values(name + ".weight", {dim}).clone(),
+          bias ? values(name + ".bias", {dim}).clone() : Array(), eps};
 }
 
 void WeightSource::finish() const {

@@ -52,8 +52,8 @@ class WeightSource {
   // integers of the same type are used unchanged; other weights are rounded again.
   StepWeight map(const std::string& name, int64_t out, int64_t in, bool bias,
                  kernels::WeightType type);
-  // `name`.weight and with `bias` `name`.bias [dim].
-  NormWeight norm(const std::string& name, int64_t dim, bool bias, float eps);
+  // Copies of `name`.weight and with `bias` `name`.bias [dim].
+  NormWeight norm(const std::string& name, int64_t dim, bool bias = true, float eps = 1e-6f);
   // Counts an array that the engine needs not as used.
   void skip(const std::string& name) { used_.insert(name); }
   // Throws where an array was not used.

@@ -64,7 +64,6 @@ HWY_INLINE WideVec gelu(WideVec x) {
   constexpr int kTerms = std::is_integral_v<Sum> ? 2 : 3;
   return WideVec{gelu_pieces<kActivation, kTerms>(x.raw)};
 #else
-  if constexpr (std::is_integral_v<Sum>) return gelu_rough<kActivation>(d, x);
   return gelu_coarse<kActivation>(d, x);
 #endif
 }

@@ -66,8 +66,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
 // Minimax (Lawson) fits of h(x) / x. The fine fits are polynomials in 2 x^2 / a^2 - 1, which keeps
-// coefficients small; from a on h is 1/2 up to float32 rounding. The coarse and rough fits are
-// polynomials in x^2 that exceed 1/2 from a on, so that clamping makes Phi exactly 0 or 1 there.
+// coefficients small; from a on h is 1/2 up to float32 rounding. The coarse fits are polynomials in
+// x^2 that exceed 1/2 from a on, so that clamping Phi makes it exactly 0 or 1 there.
 template <Activation>
 struct GeluFit;
 
@@ -85,9 +85,6 @@ struct GeluFit<Activation::kGelu> {
                                       0.009299016557633877f,  -0.0009508508956059813f,
                                       6.69156142976135e-05f,  -3.039664079551585e-06f,
                                       7.947467395297281e-08f, -9.026139835555114e-10f};
-  static constexpr float kRough[] = {0.3942784890656015f, -0.059806760868868124f,
-                                     0.0067116442482331945f, -0.00041510781125273633f,
-                                     1.055523975686011e-05f};
 };
 
 template <>
@@ -105,9 +102,6 @@ struct GeluFit<Activation::kGeluTanh> {
                                       0.009550962597131729f,   -0.001014477456919849f,
                                       7.516915502492338e-05f,  -3.6240642202756135e-06f,
                                       1.0096085389932341e-07f, -1.2237045821095194e-09f};
-  static constexpr float kRough[] = {0.3940481835240507f, -0.05973873459181956f,
-                                     0.006714684454033127f, -0.0004165674466489172f,
-                                     1.0628972870329678e-05f};
 };
 
 template <class D, size_t kTerms>
@@ -141,17 +135,9 @@ HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   return hn::Mul(x, phi);
 }
 
-// Computes GELU with an error of at most 1.2e-3, for results that are then rounded to bytes.
-template <Activation kActivation, class D>
-HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
-  auto phi =
-      hn::MulAdd(x, horner(d, GeluFit<kActivation>::kRough, hn::Mul(x, x)), hn::Set(d, 0.5f));
-  phi = hn::Min(hn::Max(phi, hn::Zero(d)), hn::Set(d, 1.0f));
-  return hn::Mul(x, phi);
-}
-
 #if HWY_TARGET == HWY_AVX3
 
+// The same by three terms; two leave an error of at most 1.2e-3, for results that become bytes.
 template <Activation kActivation, int kTerms>
 HWY_INLINE __m512 gelu_pieces(__m512 x) {
   using Pieces = GeluPieces<kActivation, kTerms>;

@@ -1,6 +1,6 @@
 // Computes blocks of 6 rows and 16 columns: 12 of 16 registers hold their sums, so that two vectors
 // of the weight and six pairs of the rows serve 192 products.
-#include "tost/kernels/products/pair_rows.h"
+#include "tost/kernels/products/wide_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tost/kernels/products/pair_rows.cc"

@@ -1,5 +1,3 @@
-#include "tost/kernels/products/pair_rows.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 
 #include "tost/base/random.h"
 #include "tost/kernels/isa.h"
+#include "tost/kernels/products/wide_rows.h"
 
 namespace tost::kernels {
 namespace {

@@ -6,11 +6,7 @@
 namespace tost {
 namespace {
 
-// Limits far above the models of the benchmark (width 512, depth 6, 16,384 tokens), and far below
-// sizes that overflow or exhaust memory.
-constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxLength = 1 << 24, kMaxVocab = 1 << 24,
-                  kMaxClasses = 1'000'000;
-constexpr double kMaxParameters = 2e10;
+constexpr int64_t kMaxLength = 1 << 24, kMaxVocab = 1 << 24, kMaxClasses = 1'000'000;
 
 // Visits every field, with its key and whether JSON may omit it (see config_json.h).
 constexpr auto kFields = [](auto& c, auto&& visit) {
@@ -40,11 +36,8 @@ void check_size(const SequenceConfig& c) {
       double(c.classes) * (c.pairs ? hidden : width) + (c.pairs ? 4 * width * hidden : 0);
   const double parameters = double(c.depth) * width * (4 * width + 2 * hidden) +
                             (double(c.vocab) + positions) * width + head;
-  if (parameters > kMaxParameters) {
-    fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", ", c.vocab, " tokens and ",
-               c.max_length, " positions would have about ", parameters,
-               " parameters; the limit is ", kMaxParameters, ".");
-  }
+  check_parameters(parameters, cat("width ", c.dim, ", depth ", c.depth, ", ", c.vocab,
+                                   " tokens and ", c.max_length, " positions"));
 }
 
 SequenceConfig read_config(const nlohmann::json& json, bool partial, SequenceConfig config) {

@@ -57,12 +57,7 @@ VisionEngine::~VisionEngine() = default;
 Tensor VisionEngine::forward(const Tensor& images) {
   const c10::InferenceMode no_grad;
   const DeviceAutocast own_precision{Autocast::kOff};
-  if (images.dim() != 4 || !images.is_floating_point() || images.size(0) < 1 ||
-      images.size(1) != config_.in_channels) {
-    fail_data("Model '", config_.name, "' takes images [B, ", config_.in_channels,
-              ", Y, X] of a floating type, at least one; got ", images.sizes(), " of ",
-              images.dtype().name(), ".");
-  }
+  check_images(config_, images);
   const Tensor pictures = images.to(torch::kFloat).contiguous();
   Tensor logits = torch::empty({images.size(0), config_.classes});
   engine_->forward(pictures.const_data_ptr<float>(), images.size(0), images.size(2), images.size(3),

@@ -4,10 +4,15 @@
 
 #include "tests/testing/shared.h"
 #include "tost/base/error.h"
+#include "tost/engine/vision_file.h"
+#include "tost/kinds/vision/model_file.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/safetensors.h"
+#include "tost/testing/errors.h"
+#include "tost/testing/shared.h"
+#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace vision_engine_test {
@@ -233,6 +238,35 @@ TEST_F(VisionEngineTest, LaterChangesOfTheModelDoNotReachIt) {
   const Tensor before = engine.forward(images);
   for (auto& parameter : model->parameters()) parameter.zero_();
   EXPECT_TRUE(torch::equal(before, engine.forward(images)));
+}
+
+// The engine of a file, which needs no torch, and that of the model in it.
+TEST_F(VisionEngineTest, AFileGivesTheLogitsOfItsModel) {
+  const torch::InferenceMode no_grad;
+  const testing::TempDir folder;
+  const auto file = folder.path() / "model.safetensors";
+  for (const char* mixer : {"tssa", "none", "softmax"}) {
+    ModelInfo info{small_config(), {"a", "b", "c"}, {.size = 32, .channels = 3}};
+    info.config.mixer = mixer;
+    info.config.classes = 3;
+    info.config.registers = 2;
+    const auto model = used_model(info.config);
+    save_model_file(file, *model, info);
+    EXPECT_EQ(pictures_run_in_engine(file), mixer != std::string("softmax"));
+    if (!pictures_run_in_engine(file)) {
+      EXPECT_TRUE(testing::mentions(testing::error_of([&] { open_engine_vision(file, ""); }),
+                                    "full program"));
+      continue;
+    }
+    const Tensor images = pictures(info.config, 3);
+    for (const auto& [precision, error] : kBounds) {
+      const auto opened = open_engine_vision(file, name_of(precision));
+      Tensor logits = torch::empty({3, 3});
+      opened.engine->forward(images.const_data_ptr<float>(), 3, 32, 32,
+                             logits.mutable_data_ptr<float>());
+      EXPECT_TRUE(torch::equal(logits, VisionEngine(*model, precision).forward(images))) << mixer;
+    }
+  }
 }
 
 struct Recording {

@@ -44,13 +44,17 @@ torch::Tensor LinearClassifier::forward_traced(const torch::Tensor& images, Visi
 
 }  // namespace
 
-torch::Tensor ImageClassifier::checked_images(const torch::Tensor& images) const {
-  if (images.dim() != 4 || images.size(1) != config_.in_channels || images.numel() == 0 ||
-      !images.is_floating_point()) {
-    fail_data("Model '", config_.name, "' needs floating-point images [batch, ",
-              config_.in_channels, ", height, width], found ", images.dtype(), " ", images.sizes(),
-              ".");
+void check_images(const VisionConfig& config, const torch::Tensor& images) {
+  if (images.dim() == 4 && images.size(1) == config.in_channels && images.numel() > 0 &&
+      images.is_floating_point()) {
+    return;
   }
+  fail_data("Model '", config.name, "' needs floating-point images [batch, ", config.in_channels,
+            ", height, width], found ", images.dtype(), " ", images.sizes(), ".");
+}
+
+torch::Tensor ImageClassifier::checked_images(const torch::Tensor& images) const {
+  check_images(config_, images);
   return to_device(images, device_of(*this));
 }
 

@@ -39,13 +39,16 @@ class ImageClassifier : public torch::nn::Module {
   const VisionConfig& config() const { return config_; }
 
  protected:
-  // Returns images on the model's device. Throws the data Error of forward() unless the images have
-  // rank 4, a floating type, in_channels channels and at least one image.
+  // Returns images on the model's device, checked by check_images().
   torch::Tensor checked_images(const torch::Tensor& images) const;
 
  private:
   VisionConfig config_;
 };
+
+// Throws the data Error of forward() unless images have rank 4, a floating type, in_channels
+// channels and at least one image.
+void check_images(const VisionConfig& config, const torch::Tensor& images);
 
 // Makes a float32 model on the CPU in training mode. Throws as validate().
 std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& config,

@@ -32,12 +32,7 @@ constexpr char kOptions[] = "model_options";
 void check_model_options(const nlohmann::json& config) {
   const auto model = config.value("model", std::string("tost_nano_p4"));
   const auto options = config.value(kOptions, nlohmann::json::object());
-  if (options.empty()) return;
-  try {
-    vision_config_from_json(merge(to_json(vision_preset(model)), options));
-  } catch (const Error& error) {
-    fail_usage("model_options cannot be used: ", error.what());
-  }
+  if (!options.empty()) with_model_options(vision_preset(model), options);
 }
 
 RunKind vision_run_kind() {

@@ -28,15 +28,6 @@ int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
   return fits && config.from.empty() ? train.side() : base.image_size;
 }
 
-VisionConfig with_options(VisionConfig config, const nlohmann::json& options) {
-  if (options.empty()) return config;
-  try {
-    return vision_config_from_json(merge(to_json(config), options));
-  } catch (const Error& error) {
-    fail_usage("model_options cannot be used: ", error.what());
-  }
-}
-
 VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig base,
                                 const ImageDataset& train) {
   const bool new_model = config.from.empty();
@@ -45,7 +36,7 @@ VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig ba
   if (new_model) base.in_channels = train.channels();
   if (config.drop_path >= 0) base.drop_path = config.drop_path;
   if (!config.mixer.empty() && base.architecture != "linear") base.mixer = config.mixer;
-  base = with_options(base, config.model_options);
+  base = with_model_options(base, config.model_options);
   if (base.classes != int64_t(train.classes().size())) {
     fail_usage("model_options asks for ", base.classes, " classes but the data has ",
                train.classes().size(), ".");
@@ -90,6 +81,15 @@ ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from
 constexpr int64_t kBoundPictures = 16;
 
 }  // namespace
+
+VisionConfig with_model_options(VisionConfig config, const nlohmann::json& options) {
+  if (options.empty()) return config;
+  try {
+    return vision_config_from_json(merge(to_json(config), options));
+  } catch (const Error& error) {
+    fail_usage("model_options cannot be used: ", error.what());
+  }
+}
 
 using torch::Tensor;
 

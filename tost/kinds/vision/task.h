@@ -12,6 +12,9 @@
 
 namespace tost {
 
+// `config` with the fields of model_options. Throws a usage Error for what they cannot be.
+VisionConfig with_model_options(VisionConfig config, const nlohmann::json& options);
+
 class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifier, Batch> {
  public:
   // Opens the data and makes the model. Torch's default generator draws the weights, or config.from
