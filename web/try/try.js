@@ -112,11 +112,8 @@ async function run() {
   show();
 }
 
-// --- pictures ----------------------------------------------------------------------------------
-
 const kMostSide = 4096;  // of a picture: a larger one is made smaller before the model sees it
-const pictureModels = new Map();
-let looking = 0;
+let looking = 0, pictureModels = new Map();
 
 async function loaded(file) {
   const answer = await fetch(file);
@@ -154,8 +151,8 @@ async function look(blob, name) {
     if (!pictureModels.has(chosen)) pictureModels.set(chosen, await loaded(chosen + ".safetensors"));
     const { opened, about: { classes } } = pictureModels.get(chosen), { width, height, rgb } = await pixelsOf(blob, name);
     const start = performance.now(), place = engine._malloc(4 * classes.length);
-    const count = withBytes(rgb, (pixels) => call("predict_number", "number",
-      ["number", "number", "number", "number", "number", "number"], [opened, pixels, width, height, place, classes.length]));
+    const count = withBytes(rgb, (pixels) =>
+      call("predict_number", "number", Array(6).fill("number"), [opened, pixels, width, height, place, classes.length]));
     const taken = performance.now() - start, shares = Array.from(engine.HEAPF32.subarray(place / 4, place / 4 + classes.length));
     engine._free(place);
     if (count < 0) throw new Error(failure());
@@ -173,13 +170,11 @@ $("samples").append(...kSamples.map(({ name, png }) => el("button",
     look(new Blob([Uint8Array.from(atob(png), (c) => c.charCodeAt(0))], { type: "image/png" }), name) })));
 $("file").addEventListener("click", () => { $("file").value = ""; });  // the same file may be chosen again
 $("file").addEventListener("change", () => { const [file] = $("file").files; if (file) look(file, file.name); });
-for (const name of ["dragover", "drop"]) {
-  document.addEventListener(name, (event) => {
-    event.preventDefault();
-    const file = name === "drop" && engine && event.dataTransfer.files[0];
-    if (file) look(file, file.name);
-  });
-}
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  if (engine && event.dataTransfer.files[0]) look(event.dataTransfer.files[0], event.dataTransfer.files[0].name);
+});
 
 async function open() {
   if (!WebAssembly.validate(kSimd)) throw new Error("This browser has no SIMD in WebAssembly; use one from 2021 or later.");
