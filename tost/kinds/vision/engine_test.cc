@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/errors.h"
 #include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/engine/vision_file.h"
 #include "tost/kinds/vision/model_file.h"
@@ -10,9 +12,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/safetensors.h"
-#include "tost/testing/errors.h"
-#include "tost/testing/shared.h"
-#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace vision_engine_test {
