@@ -1,6 +1,6 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
-# make try      build the small program, which needs no torch; write a text and serve a page (TRY_SERVE=0: not the page)
+# make try      build the small program, which needs no torch; name a picture, write a text, serve a page (TRY_SERVE=0: no page)
 # make try-web  the same engine in a browser tab: build/web/try, by emscripten
 # make serve    a page and OpenAI's API with the shipped models (models/)
 # make models   train the shipped models again: DATA=folder of their data

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make try` runs once the small program is built: a text, then the page until Ctrl-C.
+"""What `make try` runs once the small program is built: a picture and a text, then the page until Ctrl-C.
 
 usage: cli_try_test.py TOST [unittest arguments]; needs only Python's standard library.
 """
@@ -27,8 +27,9 @@ class Try(cli_test.Case):
             done = subprocess.run([SCRIPT, cli_test.TOST], env=environment(serve), stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"heart.png\n +[0-9.]+ %  heart\n")
             self.assertGreater(len(done.stdout.split()), 40)
-            self.assertIn("serve words", done.stdout)
+            self.assertIn("serve words shapes", done.stdout)
             self.assertNotIn("http://", done.stdout)
         self.assertEqual(subprocess.run([SCRIPT, cli_test.TOST], env=environment("yes"), capture_output=True).returncode, 2)
 
