@@ -136,7 +136,7 @@ test-web: configure
 small:
 	@TOST_SMALL=1 scripts/setup.sh
 	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF
-	@cmake --build build/small -j $(JOBS) --target tost
+	@cmake --build build/small -j $(JOBS) --target tost tost_c
 
 try: small
 	@scripts/try.sh build/small/tost
