@@ -97,11 +97,13 @@ int64_t MeansWeights::bytes() const {
   return bytes;
 }
 
-int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t tokens) {
+int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t tokens,
+                            bool stateful) {
   kernels::MeansForwardArgs a;
   double in_place = 0;
   a.in.shape = {batch, tokens, weights.heads, weights.dim / weights.heads};
-  a.next_state = &in_place;
+  a.in.from_end = weights.from_end;
+  if (stateful) a.next_state = &in_place;
   return kernels::means_forward_workspace(a);
 }
 

@@ -56,7 +56,9 @@ struct MeansMix {
   float* past = nullptr;         // [B, taps - 1, C]; null without a convolution
 };
 
-int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t tokens);
+// `stateful`: whether MeansMix::sums is not null.
+int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t tokens,
+                            bool stateful = true);
 void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace,
                ParallelFor parallel);
 

@@ -66,7 +66,8 @@ void mix(const MeansBlock& block, const Array& x, float* y) {
   Array mixed = Array::empty({rows, dim});
   multiply(block.in, x.data(), rows, parts.mutable_data());
   multiply(block.router, x.data(), rows, pi.mutable_data());
-  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch, tokens)));
+  const ScratchBlock workspace(
+      size_t(mix_means_workspace(block.means, batch, tokens, /*stateful=*/false)));
   mix_means(block.means,
             {.batch = batch,
              .tokens = tokens,

@@ -244,7 +244,7 @@ TEST_F(VisionEngineTest, AFileGivesTheLogitsOfItsModel) {
   const torch::InferenceMode no_grad;
   const testing::TempDir folder;
   const auto file = folder.path() / "model.safetensors";
-  for (const char* mixer : {"tssa", "none", "softmax"}) {
+  for (const char* mixer : {"tssa", "none", "means", "softmax"}) {
     ModelInfo info{small_config(), {"a", "b", "c"}, {.size = 32, .channels = 3}};
     info.config.mixer = mixer;
     info.config.classes = 3;
@@ -263,7 +263,10 @@ TEST_F(VisionEngineTest, AFileGivesTheLogitsOfItsModel) {
       Tensor logits = torch::empty({3, 3});
       opened.engine->forward(images.const_data_ptr<float>(), 3, 32, 32,
                              logits.mutable_data_ptr<float>());
-      EXPECT_TRUE(torch::equal(logits, VisionEngine(*model, precision).forward(images))) << mixer;
+      const auto expected = VisionEngine(*model, precision).forward(images);
+      // The engine of the model runs means by a module.
+      EXPECT_LE(relative_error(logits, expected), mixer == std::string("means") ? error : 0)
+          << mixer << " " << precision;
     }
   }
 }
