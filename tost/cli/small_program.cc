@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/cli/generate.h"
 #include "tost/cli/predict.h"
@@ -17,8 +18,27 @@
 namespace tost {
 namespace {
 
+// Whether the full program is installed next to this one, and its torch is there.
+bool has_full_program() {
+  Dl_info own;
+  static const char here = 0;
+  if (dladdr(&here, &own) == 0) return false;
+  const auto folder = std::filesystem::path(own.dli_fname).parent_path();
+  return dlopen((folder / "libtost_program.so").c_str(), RTLD_NOW) != nullptr;
+}
+
+// The full program, where it is installed, knows more of what is wrong with a file.
+std::filesystem::path intact_file(const std::string& path, Weights weights) {
+  try {
+    return find_intact_model_file(path, weights);
+  } catch (const Error&) {
+    if (has_full_program()) throw NeedsFullProgram();
+    throw;
+  }
+}
+
 std::filesystem::path file_for_engine(const std::string& path, Weights weights) {
-  auto file = find_intact_model_file(path, weights);
+  auto file = intact_file(path, weights);
   if (!runs_in_engine(file)) throw NeedsFullProgram();
   return file;
 }
@@ -36,7 +56,7 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
   const bool pictures = std::all_of(of_texts.begin(), of_texts.end(),
                                     [](const CLI::Option* flag) { return flag->count() == 0; });
   if (request.device != "cpu" || !request.engine || !pictures) throw NeedsFullProgram();
-  const auto file = find_intact_model_file(request.file, request.weights);
+  const auto file = intact_file(request.file, request.weights);
   if (!pictures_run_in_engine(file)) throw NeedsFullProgram();
   const auto [engine, info, precision] = open_engine_vision(file, request.precision);
   const int64_t side = info.preprocess.size;
@@ -46,18 +66,9 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
                                  })};
 }
 
-// Whether the full program is installed next to this one, and its torch is there.
-bool has_full_program() {
-  Dl_info own;
-  static const char here = 0;
-  if (dladdr(&here, &own) == 0) return false;
-  const auto folder = std::filesystem::path(own.dli_fname).parent_path();
-  return dlopen((folder / "libtost_program.so").c_str(), RTLD_NOW) != nullptr;
-}
-
 OpenServed find_for_engine(const ModelChoice& o) {
   if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
-  const auto found = find_intact_model_file(o.path, Weights::kRaw);
+  const auto found = intact_file(o.path, Weights::kRaw);
   if (pictures_run_in_engine(found)) {
     return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
       auto opened = open_engine_vision(found, o.precision);
