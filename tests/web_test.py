@@ -159,6 +159,7 @@ class Vision(Browser):
         page.click("#pictures .thumbs button:has-text('head 2')")
         self.assertEqual(page.get_by_label("Show").input_value(), "head/2")
         page.click("#pictures summary:has-text('All layers')")
+        page.wait_for_selector("#pictures .grid tbody tr")
         self.assertEqual(page.locator("#pictures .grid tbody tr").count(), last)
         page.click("#pictures [aria-label=Pictures] button >> nth=1")
         picture = self.report["pictures"][1]
