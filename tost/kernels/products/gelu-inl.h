@@ -20,17 +20,18 @@ namespace tost::kernels {
 // GELU as max(x, 0) - r(|x|), where r consists of polynomials in |x|: piece k has k / kScale in its
 // middle, and the last piece is 0. Coefficients are looked up in registers, on a port that tile
 // products leave free; of the multiplication units they leave only every second free. They are
-// computed once, by interpolation at Chebyshev's nodes, in code for any CPU.
+// interpolated at Chebyshev's nodes, by GCC while it compiles: constants stay in registers over all
+// vectors of a row, which numbers that a store could change do not.
 template <Activation kActivation, int kTerms>
 struct GeluPieces {
   static constexpr float kScale = 7.43902439f;
 
-  GeluPieces() {
+  constexpr GeluPieces() {
     for (int k = 0; k < 31; ++k) {
       // In the first piece, which begins with 0, of r / |x|, so that r is exactly 0 there.
       const int first = k == 0 ? 1 : 0, terms = kTerms - first;
       const double half = (k == 0 ? 0.25 : 0.5) / kScale, middle = k == 0 ? half : k / kScale;
-      double node[kTerms], value[kTerms], sum[kTerms] = {};
+      double node[kTerms] = {}, value[kTerms] = {}, sum[kTerms] = {};
       for (int i = 0; i < terms; ++i) {
         node[i] = middle + half * std::cos(std::numbers::pi * (2 * i + 1) / (2 * terms));
         value[i] = tail(node[i]) * (first == 1 ? 1 : node[i]);
@@ -49,15 +50,20 @@ struct GeluPieces {
   }
 
   // 1 - Phi(x), r(x) / x.
-  static double tail(double x) {
+  static constexpr double tail(double x) {
     if (kActivation == Activation::kGelu) return std::erfc(x / std::numbers::sqrt2) / 2;
     return (1 - std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))) / 2;
   }
 
   float coefficients[kTerms][32] = {};
 };
+#ifdef __clang__  // evaluates no mathematical function in a constant
 template <Activation kActivation, int kTerms>
 inline const GeluPieces<kActivation, kTerms> kGeluPieces;
+#else
+template <Activation kActivation, int kTerms>
+inline constexpr GeluPieces<kActivation, kTerms> kGeluPieces;
+#endif
 
 }  // namespace tost::kernels
 #endif
