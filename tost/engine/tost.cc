@@ -33,11 +33,11 @@ struct tost_text {
   std::string piece = {};
 
   void read(const std::vector<int64_t>& ids) {
+    if (ids.empty()) return;
     auto& engine = *model->language.model;
-    for (size_t t = 0; t < ids.size(); t += size_t(kPieceTokens)) {
-      const auto count = std::min<int64_t>(kPieceTokens, int64_t(ids.size() - t));
-      logits = engine.extend(ids.data() + t, 1, count, state);
-    }
+    const auto before = int64_t(ids.size()) - 1;
+    if (before > 0) engine.extend(ids.data(), 1, before, state);
+    logits = engine.extend(&ids.back(), 1, 1, state);  // a step, because it notes memberships
     memberships = engine.memberships();
   }
 };

@@ -54,6 +54,20 @@ TEST_F(Interface, WritesInConstantState) {
   tost_end(text);
 }
 
+TEST_F(Interface, NotesMembershipsAfterALongText) {
+  std::string prompt;
+  for (int i = 0; i < 300; ++i) prompt += "the king was ";
+  tost_text* text = tost_begin(model_, nullptr);
+  EXPECT_EQ(tost_read(text, prompt.data(), prompt.size()), 900) << tost_error();
+  std::vector<float> pi(size_t(tost_memberships(text, nullptr, 0)));
+  ASSERT_EQ(pi.size(), 4u * 8u);
+  tost_memberships(text, pi.data(), (long long)pi.size());
+  EXPECT_NEAR(std::accumulate(pi.begin(), pi.end(), 0.0), 4, 1e-4);
+  EXPECT_EQ(tost_read(text, "", 0), 0);
+  EXPECT_EQ(tost_tokens(text), 900);
+  tost_end(text);
+}
+
 TEST_F(Interface, CopiesGoOnBySeparateWays) {
   tost_text* text = tost_begin(model_, nullptr);
   tost_read(text, "The king", 8);
