@@ -13,7 +13,6 @@
 #include "tost/engine/model_files.h"
 #include "tost/engine/threads.h"
 #include "tost/engine/vision_file.h"
-#include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
@@ -37,15 +36,10 @@ std::filesystem::path intact_file(const std::string& path, Weights weights) {
   }
 }
 
-std::filesystem::path file_for_engine(const std::string& path, Weights weights) {
-  auto file = intact_file(path, weights);
-  if (!runs_in_engine(file)) throw NeedsFullProgram();
-  return file;
-}
-
 OpenedText open_with_engine(const ModelChoice& o) {
   if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
-  const auto file = file_for_engine(o.path, o.ema ? Weights::kEma : Weights::kRaw);
+  const auto file = intact_file(o.path, o.ema ? Weights::kEma : Weights::kRaw);
+  if (!runs_in_engine(file)) throw NeedsFullProgram();
   auto opened = open_engine_language(file, o.precision);
   needed_tokenizer(opened.info, "it cannot write text");
   return {std::move(opened.model), std::move(opened.info), file.string(), nullptr};
@@ -81,9 +75,9 @@ OpenServed find_for_engine(const ModelChoice& o) {
       to.pictures = std::make_unique<PictureService>(std::move(pictures), limits.queue);
     };
   }
-  return [o, file = file_for_engine(o.path, Weights::kRaw)](
-             ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
-    auto opened = open_engine_language(file, o.precision, Layout::kStored);
+  if (!runs_in_engine(found)) throw NeedsFullProgram();
+  return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
+    auto opened = open_engine_language(found, o.precision, Layout::kStored);
     to.language = std::make_unique<LanguageService>(
         ServedText{std::move(opened.model), std::move(opened.info)}, limits, metrics);
   };
