@@ -50,14 +50,9 @@ void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLim
   const auto precision =
       chosen_precision(o.precision, loaded->precision, classifier_precisions(engine));
   const auto runner = std::make_shared<ImageRunner>(*loaded->model, precision, engine);
-  const auto& p = loaded->info.preprocess;
   PictureModel pictures{loaded->info, precision,
-                        [loaded, runner, side = p.size, channels = p.channels](
-                            const float* images, int64_t count, float* logits) {
-                          const torch::InferenceMode no_grad;
-                          const auto found = runner->logits(torch::from_blob(
-                              const_cast<float*>(images), {count, channels, side, side}));
-                          torch::from_blob(logits, found.sizes()).copy_(found);
+                        [loaded, runner](const float* images, int64_t count, float* logits) {
+                          runner->logits(images, count, loaded->info.preprocess, logits);
                         }};
   if (o.explain) {
     pictures.explain = [loaded](const Image& picture) {

@@ -66,10 +66,6 @@ void add_delta(LanguageBlockWeights& b, WeightSource& source, const std::string&
   d.norm = source.values(mixer + "norm", {c.dim / c.heads});
 }
 
-}  // namespace
-
-namespace {
-
 BlockMixer kind_of(const LanguageConfig& c, const std::string& name) {
   const auto& o = c.options;
   if (name == "means") return BlockMixer::kMeans;

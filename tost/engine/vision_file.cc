@@ -102,27 +102,38 @@ OpenedVision engine_vision_of(ArraysFile content, const std::string& where,
   return opened;
 }
 
+std::vector<std::vector<double>> classify_pictures(const ModelInfo& info,
+                                                   const std::vector<Image>& fitted,
+                                                   LogitsOf logits_of) {
+  const Preprocess& p = info.preprocess;
+  const Normalizer normalize(p);
+  const auto count = int64_t(fitted.size()), size = p.channels * p.size * p.size;
+  const int64_t classes = info.config.classes;
+  Array images = Array::empty({count, size}), logits = Array::empty({count, classes});
+  for (int64_t i = 0; i < count; ++i) {
+    normalize(fitted[size_t(i)], images.mutable_data() + i * size);
+  }
+  logits_of(images.data(), count, logits.mutable_data());
+  std::vector<std::vector<double>> shares;
+  for (int64_t i = 0; i < count; ++i) {
+    shares.push_back(softmax(logits.data() + i * classes, classes));
+  }
+  return shares;
+}
+
 std::vector<Prediction> predict_pictures(const ModelInfo& info,
                                          const std::vector<std::string>& paths, int64_t batch,
                                          int64_t top, LogitsOf logits_of) {
   if (batch < 1) fail_usage("The batch is ", batch, " but must be at least 1.");
   if (paths.empty()) fail_usage("No image was given to predict.");
-  const Preprocess& p = info.preprocess;
-  const Normalizer normalize(p);
-  const int64_t classes = info.config.classes, size = p.channels * p.size * p.size;
   std::vector<Prediction> predictions;
   for (size_t begin = 0; begin < paths.size(); begin = predictions.size()) {
-    const auto count = std::min(batch, int64_t(paths.size() - begin));
-    Array images = Array::empty({count, size}), logits = Array::empty({count, classes});
-    for (int64_t i = 0; i < count; ++i) {
-      normalize(fit_image(read_image(paths[begin + size_t(i)]), p),
-                images.mutable_data() + i * size);
+    std::vector<Image> fitted;
+    for (size_t i = begin; i < std::min(paths.size(), begin + size_t(batch)); ++i) {
+      fitted.push_back(fit_image(read_image(paths[i]), info.preprocess));
     }
-    logits_of(images.data(), count, logits.mutable_data());
-    for (int64_t i = 0; i < count; ++i) {
-      predictions.push_back(
-          {paths[begin + size_t(i)],
-           rank_classes(softmax(logits.data() + i * classes, classes), info.classes, top)});
+    for (const auto& shares : classify_pictures(info, fitted, logits_of)) {
+      predictions.push_back({paths[predictions.size()], rank_classes(shares, info.classes, top)});
     }
   }
   return predictions;

@@ -61,6 +61,11 @@ OpenedVision engine_vision_of(ArraysFile content, const std::string& where,
 // Logits [count, classes] of images [count, channels, size, size].
 using LogitsOf = function_ref<void(const float* images, int64_t count, float* logits)>;
 
+// Probabilities by class of each picture that fit_image() gave.
+std::vector<std::vector<double>> classify_pictures(const ModelInfo& info,
+                                                   const std::vector<Image>& fitted,
+                                                   LogitsOf logits_of);
+
 // Predicts each picture in order, `batch` at a time. Throws a data Error naming the first image
 // that cannot be read, a usage Error for top < 1, batch < 1 or no paths.
 std::vector<Prediction> predict_pictures(const ModelInfo& info,

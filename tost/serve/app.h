@@ -35,15 +35,12 @@ struct AppConfig {
 
 // An image classifier as a server needs it.
 struct PictureModel {
-  // Probabilities by class, of each picture that fit_image() gave. On one thread at a time.
-  std::vector<std::vector<double>> classify(const std::vector<Image>& pictures) const;
-
   ModelInfo info;
   Precision precision = Precision::kFp32;
-  // Maps images [count, channels, side, side] to logits [count, classes].
+  // Maps images [count, channels, side, side] to logits [count, classes]. On one thread at a time.
   std::function<void(const float* images, int64_t count, float* logits)> logits;
   // What /v1/explain shows of a picture; empty where it shows nothing. Prepared on any thread, and
-  // made by the result on the thread of classify().
+  // made by the result on the thread of logits().
   std::function<std::function<nlohmann::json()>(const Image& picture)> explain = {};
 };
 

@@ -144,7 +144,7 @@ void classify(const Call& call) {
   const PictureModel& model = pictures->model.pictures->model;
   const auto seen = std::make_shared<std::vector<Image>>();
   const auto answer = [call, pictures, seen, &model] {
-    const auto probabilities = model.classify(*seen);
+    const auto probabilities = classify_pictures(model.info, *seen, model.logits);
     json data = json::array();
     for (size_t i = 0; i < seen->size(); ++i) {
       data.push_back(
@@ -217,23 +217,6 @@ void explain(const Call& call) {
 Routes picture_routes() {
   return {{"POST", "/v1/classify", classify, {"model"}},
           {"POST", "/v1/explain", explain, {"model"}}};
-}
-
-std::vector<std::vector<double>> PictureModel::classify(const std::vector<Image>& pictures) const {
-  const auto& p = info.preprocess;
-  const Normalizer normalize(p);
-  const auto count = int64_t(pictures.size()), classes = int64_t(info.classes.size());
-  Array images = Array::empty({count, p.channels, p.size, p.size});
-  Array found = Array::empty({count, classes});
-  for (int64_t i = 0; i < count; ++i) {
-    normalize(pictures[size_t(i)], images.mutable_data() + i * p.channels * p.size * p.size);
-  }
-  logits(images.data(), count, found.mutable_data());
-  std::vector<std::vector<double>> result;
-  for (int64_t i = 0; i < count; ++i) {
-    result.push_back(softmax(found.data() + i * classes, classes));
-  }
-  return result;
 }
 
 }  // namespace tost

@@ -32,17 +32,20 @@ torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
   return model_.forward(images);
 }
 
+void ImageRunner::logits(const float* images, int64_t count, const Preprocess& p, float* to) {
+  const torch::InferenceMode no_grad;
+  const auto found =
+      logits(torch::from_blob(const_cast<float*>(images), {count, p.channels, p.size, p.size}));
+  torch::from_blob(to, found.sizes()).copy_(found);
+}
+
 std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
                                        const std::vector<std::string>& paths,
                                        const PredictOptions& options) {
-  const torch::InferenceMode no_grad;
   ImageRunner runner(model, options.precision, options.engine);
-  const Preprocess& p = info.preprocess;
   return predict_pictures(info, paths, options.batch_size, options.top_k,
                           [&](const float* images, int64_t count, float* to) {
-                            const auto logits = runner.logits(torch::from_blob(
-                                const_cast<float*>(images), {count, p.channels, p.size, p.size}));
-                            torch::from_blob(to, logits.sizes()).copy_(logits);
+                            runner.logits(images, count, info.preprocess, to);
                           });
 }
 

@@ -33,6 +33,9 @@ class ImageRunner {
   // Maps images [B, in_channels, Y, X] to logits [B, classes], without gradients.
   torch::Tensor logits(const torch::Tensor& images);
 
+  // Maps count images of preprocessed values to logits [count, classes] in memory.
+  void logits(const float* images, int64_t count, const Preprocess& preprocess, float* to);
+
   bool by_engine() const { return engine_.has_value(); }
 
  private:
