@@ -93,6 +93,19 @@ void fill_token(const DeltaWeights& w, const DeltaMix& mix, int64_t head, int64_
   rows.decay[t * w.steps] = log_of_decay(shift + w.decay.data()[head]);
 }
 
+// The part of one text.
+DeltaMix of_text(const DeltaWeights& w, DeltaMix mix, int64_t text) {
+  const int64_t rows = text * mix.tokens, row = w.parts() * w.dim;
+  mix.parts += rows * row;
+  mix.beta += rows * w.steps * w.heads;
+  if (mix.forget != nullptr) mix.forget += rows * w.heads;
+  if (mix.gate != nullptr) mix.gate += rows * w.dim;
+  mix.y += rows * w.dim;
+  mix.memory += text * w.dim * w.dim / w.heads;
+  if (mix.past != nullptr) mix.past += text * (w.filter.size(0) - 1) * row;
+  return mix;
+}
+
 }  // namespace
 
 int64_t mix_delta_workspace(const DeltaWeights& w, int64_t tokens) {
@@ -101,7 +114,9 @@ int64_t mix_delta_workspace(const DeltaWeights& w, int64_t tokens) {
          kernels::delta_workspace(HeadRows::sizes(updates, width), /*backward=*/false, 1);
 }
 
-void mix_delta(const DeltaWeights& w, const DeltaMix& mix, int64_t head, void* workspace) {
+void mix_delta(const DeltaWeights& w, const DeltaMix& all, int64_t index, void* workspace) {
+  const DeltaMix mix = of_text(w, all, index / w.heads);
+  const int64_t head = index % w.heads;
   const HeadRows rows(w, mix.tokens, workspace);
   const int64_t width = rows.width;
   for (int64_t t = 0; t < mix.tokens; ++t) fill_token(w, mix, head, t, rows);

@@ -21,22 +21,22 @@ struct DeltaWeights {
   Array norm;            // [P] float32
 };
 
-// Tokens of one text and the mixer's state, which is updated in place.
+// The tokens of the texts that share a state, which is updated in place.
 struct DeltaMix {
-  int64_t tokens = 0;
-  const float* parts = nullptr;   // [T, parts C]
-  const float* beta = nullptr;    // [T, steps H], before the sigmoid
-  const float* forget = nullptr;  // [T, H]; null unless the decay is learned
-  const float* gate = nullptr;    // [T, C], before the SiLU; null without
-  float* y = nullptr;             // [T, C], the result
-  float* memory = nullptr;        // [H, P, P]
-  float* past = nullptr;          // [taps - 1, parts C]; null without a convolution
+  int64_t tokens = 0;             // T, of each of B texts
+  const float* parts = nullptr;   // [B T, parts C]
+  const float* beta = nullptr;    // [B T, steps H], before the sigmoid
+  const float* forget = nullptr;  // [B T, H]; null unless the decay is learned
+  const float* gate = nullptr;    // [B T, C], before the SiLU; null without
+  float* y = nullptr;             // [B T, C], the result
+  float* memory = nullptr;        // [B, H, P, P]
+  float* past = nullptr;          // [B, taps - 1, parts C]; null without a convolution
 };
 
 // Bytes of workspace, on a cache line, for one call of mix_delta().
 int64_t mix_delta_workspace(const DeltaWeights& weights, int64_t tokens);
-// One head of a text. Heads share nothing, so threads may take one each.
-void mix_delta(const DeltaWeights& weights, const DeltaMix& mix, int64_t head, void* workspace);
+// One of the B H heads of all texts. They share nothing, so threads may take one each.
+void mix_delta(const DeltaWeights& weights, const DeltaMix& mix, int64_t index, void* workspace);
 
 // As MeansState.
 struct DeltaState {

@@ -344,24 +344,21 @@ void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, si
                             int threads) {
   const auto& weights = block.delta;
   const int64_t batch = batch_ / int64_t(states_.size()), heads = weights.heads;
-  const int64_t width = dim_ / heads, parts = weights.parts() * dim_;
-  const DeltaState own(weights, batch, states_[text]->blocks[size_t(index)]);
+  const int64_t first = int64_t(text) * batch * tokens_;
+  const DeltaState state(weights, batch, states_[text]->blocks[size_t(index)]);
+  DeltaMix mix{.tokens = tokens_,
+               .parts = w_.data() + first * weights.parts() * dim_,
+               .beta = pi_.data() + first * weights.steps * heads,
+               .y = mixed(first),
+               .memory = state.memory,
+               .past = state.past};
+  if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
+  if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
   loop_over(threads)(batch * heads, [&](int64_t begin, int64_t end) {
     const ScratchBlock workspace(size_t(mix_delta_workspace(weights, tokens_)));
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t sample = i / heads, first = (int64_t(text) * batch + sample) * tokens_;
-      DeltaMix mix{.tokens = tokens_,
-                   .parts = w_.data() + first * parts,
-                   .beta = pi_.data() + first * weights.steps * heads,
-                   .y = mixed(first),
-                   .memory = own.memory + sample * heads * width * width};
-      if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
-      if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
-      if (own.past != nullptr) mix.past = own.past + sample * (weights.filter.size(0) - 1) * parts;
-      mix_delta(weights, mix, i % heads, workspace.data());
-    }
+    for (int64_t i = begin; i < end; ++i) mix_delta(weights, mix, i, workspace.data());
   });
-  store_mixed(int64_t(text) * batch * tokens_, batch * tokens_);
+  store_mixed(first, batch * tokens_);
 }
 
 void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,

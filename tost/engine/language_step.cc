@@ -355,22 +355,21 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
 void LanguageStep::delta(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   const auto& weights = block.delta;
-  const int64_t heads = weights.heads, width = dim_ / heads,
-                batch = batch_ / int64_t(states_.size());
-  const int64_t parts = weights.parts() * dim_;
-  for (int64_t i = batch_ * heads * thread / threads; i < batch_ * heads * (thread + 1) / threads;
-       ++i) {
-    const int64_t sample = i / heads, first = sample * tokens_, of_text = sample % batch;
-    const auto& own = *deltas_[size_t(stage.block) * states_.size() + size_t(sample / batch)];
+  const int64_t heads = weights.heads, batch = batch_ / int64_t(states_.size());
+  const int64_t last = batch_ * heads * (thread + 1) / threads;
+  for (int64_t i = batch_ * heads * thread / threads; i < last; ++i) {
+    const int64_t text = i / (batch * heads), first = text * batch * tokens_;
+    const auto& state = *deltas_[size_t(stage.block) * states_.size() + size_t(text)];
     DeltaMix mix{.tokens = tokens_,
-                 .parts = w_.data() + first * parts,
+                 .parts = w_.data() + first * weights.parts() * dim_,
                  .beta = beta_.data() + first * weights.steps * heads,
                  .y = numbers(y_) + first * dim_,
-                 .memory = own.memory + of_text * heads * width * width};
+                 .memory = state.memory,
+                 .past = state.past};
     if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
     if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
-    if (own.past != nullptr) mix.past = own.past + of_text * (weights.filter.size(0) - 1) * parts;
-    mix_delta(weights, mix, i % heads, workspace_.mutable_data<char>() + thread * workspace_bytes_);
+    mix_delta(weights, mix, i % (batch * heads),
+              workspace_.mutable_data<char>() + thread * workspace_bytes_);
   }
 }
 
