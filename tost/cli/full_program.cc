@@ -6,9 +6,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/comm/group.h"
-#include "tost/engine/threads.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/ops/kernel_call.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -42,6 +40,5 @@ std::string explain(const std::exception& error) {
 extern "C" int tost_run_program(int argc, char** argv) {
   using namespace tost;
   install_caching_allocator();
-  count_engine_threads_by(torch_threads);
   return run_program(argc, argv, {add_commands, at::set_num_threads, explain});
 }

@@ -1,5 +1,5 @@
-// Gives the engines oneDNN's products of bfloat16 and int8 (engine/packed_linear.h), as far as this
-// CPU has them.
+// Gives the engines what torch has: its number of threads, and oneDNN's products of bfloat16 and
+// int8 (engine/packed_linear.h), as far as this CPU has them.
 #include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tost/engine/packed_linear.h"
+#include "tost/engine/threads.h"
+#include "tost/ops/kernel_call.h"
 
 namespace tost {
 namespace {
@@ -55,7 +57,8 @@ Microkernels find() {
   return found;
 }
 
-[[maybe_unused]] const bool kKnown = (find_microkernels_by(find), true);
+[[maybe_unused]] const bool kKnown =
+    (find_microkernels_by(find), count_engine_threads_by(torch_threads), true);
 
 }  // namespace
 }  // namespace tost

@@ -1,12 +1,10 @@
 #include "tost/kinds/language/engine.h"
 
 #include "tost/base/error.h"
-#include "tost/engine/threads.h"
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
-#include "tost/ops/kernel_call.h"
 
 namespace tost {
 
@@ -85,7 +83,6 @@ std::unique_ptr<EngineModel> engine_of(const LanguageModel& model, Precision pre
                                        Arrays stored = {}) {
   check_predicts(model.config(), "the engine");
   const PlainMode mode;
-  count_engine_threads_by(torch_threads);
   Arrays arrays;
   for (const auto& [name, tensor] : state_dict(model)) {
     const bool wide = tensor.is_floating_point() && tensor.scalar_type() != torch::kFloat;

@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/engine/threads.h"
 #include "tost/engine/vision_engine.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
-#include "tost/ops/kernel_call.h"
 
 namespace tost {
 namespace {
@@ -45,7 +43,6 @@ VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
     fail_usage("The engine runs vision transformers with float32 weights on the CPU; model '",
                config_.name, "' is not one of them.");
   }
-  count_engine_threads_by(torch_threads);
   WeightSource source(arrays_of(state_dict(model)), "The model", /*finite=*/true);
   engine_ = std::make_unique<PictureEngine>(
       config_, source, precision,
