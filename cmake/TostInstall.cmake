@@ -24,7 +24,7 @@ set(public_headers
     tost/engine/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/engine.h
     tost/kinds/vision/model_file.h tost/kinds/sequence/file.h tost/kinds/sequence/eval.h
     tost/kinds/vision/image_classifier.h tost/kinds/language/model.h tost/kinds/sequence/classifier.h
-    tost/kinds/vision/presets.h
+    tost/kinds/vision/config.h
     tost/ops/coding_rate.h tost/ops/plain.h tost/ops/tssa.h tost/ops/tssa_causal.h
     tost/kinds/train_run.h)
 function(tost_install_header header)

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 libraries=(-lz -lisal -ljpeg -lpng16 -lpcre2-8)
-base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
+base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{parse_json,safe_text}.cc)
 
 all_targets() {
   basename -s .zip fuzz/corpus/*.zip
@@ -20,8 +20,8 @@ all_targets() {
 sources_of() {
   case $1 in
     checkpoint) echo tost/io/crc.cc tost/engine/{manifest,metadata,precision,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
-    cifar) echo tost/io/cifar.cc ;;
-    idx) echo tost/io/idx.cc ;;
+    cifar) echo tost/io/picture_files.cc ;;
+    idx) echo tost/io/picture_files.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/engine/{config_json,metadata,precision}.cc tost/train/config_{field,form}.cc ;;
     model_config)
@@ -32,7 +32,7 @@ sources_of() {
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
       echo tost/data/{array_datasets,folder_dataset,listops,sequence_text}.cc
-      echo tost/io/{cifar,idx,image,jpeg,png}.cc ;;
+      echo tost/io/{image,jpeg,picture_files,png}.cc ;;
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

@@ -52,7 +52,7 @@ TORCH = "tost/torch.h"  # of every layer that may include torch
 INSTEAD = [
     (r"(?:\bfs|\bfilesystem)::(?!path\b)\w+\s*[({<\s]", "a function of tost/base/path.h", r"tost/base/.*|tost/cli/(?:program|main)\.cc"),
     (r"\bstd::(?:jthread|async)\b|\bstd::thread\s*[({]|\bstd::thread\s+\w+\s*[({]|\bstd::strerror\b",
-     "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|thread)\..*"),
+     "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|parallel)\..*"),
     (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
      # Files of the system or of this program's own making.
      r"tost/base/.*|tost/kernels/block_cache\.cc|tost/io/token_file\.cc"),

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/kinds/language/config.h"
+#include "tost/kinds/language/model.h"
 #include "tost/torch.h"
 #include "tost/train/run_test_util.h"
 #include "tost/train/train_listener.h"

@@ -3,8 +3,8 @@
 
 #include <iostream>
 
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/ops/tssa.h"
 
 int main() {

@@ -1,8 +1,7 @@
 // Files of CIFAR-10 and CIFAR-100.
-#include "tost/io/cifar.h"
-
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
+#include "tost/io/picture_files.h"
 
 namespace tost::fuzz {
 

@@ -1,8 +1,7 @@
 // Files of idx, plain and by gzip.
-#include "tost/io/idx.h"
-
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
+#include "tost/io/picture_files.h"
 
 namespace tost::fuzz {
 

@@ -6,7 +6,7 @@
 #include "fuzz/targets.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/torch_test_util.h"
-#include "tost/kinds/vision/foreign_config.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/store/foreign_model.h"
 
 namespace tost::fuzz {

@@ -1,6 +1,7 @@
 #include "tost/base/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "tost/base/text.h"
 
 namespace tost {
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -254,6 +256,21 @@ int64_t free_bytes(const fs::path& path) {
   const auto free = static_cast<unsigned __int128>(info.f_bavail) * info.f_frsize;
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   return free > static_cast<unsigned __int128>(kMost) ? kMost : static_cast<int64_t>(free);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path, Access access) {
+  const InputFile file(path);
+  const auto size = static_cast<size_t>(file.size());
+  if (size == 0) return;  // an empty mapping is refused by the system
+  const bool writable = access == Access::kCopyOnWrite;
+  void* at = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                    MAP_PRIVATE | MAP_NORESERVE, file.descriptor(), 0);
+  if (at == MAP_FAILED) fail_data("Cannot map '", path.string(), "': ", system_reason(errno), ".");
+  bytes_ = {static_cast<const char*>(at), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace tost

@@ -1,5 +1,5 @@
-// Reads whole files. Writes files and folders completely or not at all. Every failure is a data
-// Error that names the path and the reason.
+// Reads and maps whole files. Writes files and folders completely or not at all. Every failure is a
+// data Error that names the path and the reason.
 #pragma once
 
 #include <cstdint>
@@ -105,5 +105,24 @@ void discard(const std::filesystem::path& path) noexcept;
 
 // The number of bytes that this user may still write on the file system of the existing `path`.
 int64_t free_bytes(const std::filesystem::path& path);
+
+// A file mapped into memory. If another process truncates the file, a read past its end ends the
+// program, as with every mapping.
+class MappedFile {
+ public:
+  // With kCopyOnWrite, changes of the memory do not change the file.
+  enum class Access { kRead, kCopyOnWrite };
+
+  // Throws a data Error naming the file if it is missing, unreadable or not a plain file.
+  explicit MappedFile(const std::filesystem::path& path, Access access = Access::kRead);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string_view bytes_;
+};
 
 }  // namespace tost

@@ -1,5 +1,3 @@
-#include "tost/base/process_memory.h"
-
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -8,6 +6,7 @@
 
 #include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 
 namespace tost {
 namespace {

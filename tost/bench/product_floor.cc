@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "tost/base/error.h"
-#include "tost/bench/timing.h"
+#include "tost/bench/measure.h"
 #include "tost/nn/layers.h"
 #include "tost/ops/device.h"
 #include "tost/torch.h"

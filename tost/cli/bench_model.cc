@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 #include "tost/base/text.h"
-#include "tost/bench/bench_table.h"
+#include "tost/bench/measure.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"

@@ -1,10 +1,8 @@
 // Opens models with torch for tost generate, predict and serve: any mixer, any file, any device,
 // and explanations.
 #include "tost/cli/commands.h"
-#include "tost/cli/generate.h"
 #include "tost/cli/kind_flags.h"
-#include "tost/cli/predict.h"
-#include "tost/cli/serve.h"
+#include "tost/cli/model_commands.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_trace.h"
 #include "tost/kinds/vision/explain_picture_maps.h"

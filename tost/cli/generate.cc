@@ -1,6 +1,4 @@
 // tost generate: writes text by a language model, streamed to stdout.
-#include "tost/cli/generate.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +8,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
-#include "tost/base/process_memory.h"
 #include "tost/base/text.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/engine/session_file.h"

@@ -4,14 +4,14 @@
 #include <iomanip>
 #include <iostream>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
+#include "tost/base/machine.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/model_files.h"
 #include "tost/engine/packed_linear.h"
-#include "tost/engine/preset_names.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/kinds.h"
 #include "tost/nn/causal_mixer.h"

@@ -1,10 +1,9 @@
 // tost predict: prints labels and probabilities for image files and texts.
-#include "tost/cli/predict.h"
-
 #include <iomanip>
 #include <iostream>
 
 #include "tost/base/text.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 
 namespace tost {

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/options.h"

@@ -1,6 +1,4 @@
 // tost serve: serves models over HTTP, with a page for browsers.
-#include "tost/cli/serve.h"
-
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/engine/shipped_models.h"
 #include "tost/io/parse_json.h"

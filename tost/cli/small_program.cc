@@ -6,10 +6,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/cli/generate.h"
-#include "tost/cli/predict.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
-#include "tost/cli/serve.h"
 #include "tost/engine/model_files.h"
 #include "tost/engine/threads.h"
 #include "tost/engine/vision_file.h"

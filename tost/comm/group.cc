@@ -16,7 +16,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <tuple>
 
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 #include "tost/comm/backends.h"
 #include "tost/comm/departures.h"
 

@@ -7,8 +7,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
-#include "tost/io/cifar.h"
-#include "tost/io/idx.h"
+#include "tost/io/picture_files.h"
 
 namespace tost {
 namespace {

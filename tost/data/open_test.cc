@@ -2,8 +2,8 @@
 #include "tests/testing/shared.h"
 #include "tost/data/data_test_util.h"
 #include "tost/data/views.h"
-#include "tost/io/cifar.h"
 #include "tost/io/jpeg_test_util.h"
+#include "tost/io/picture_files.h"
 
 namespace tost {
 namespace open_test {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 
 namespace tost {
 

@@ -8,8 +8,8 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
-#include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"

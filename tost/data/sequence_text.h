@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/base/function_ref.h"
 #include "tost/data/sequence_dataset.h"
-#include "tost/io/mapped_file.h"
 
 namespace tost {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tost/io/mapped_file.h"
+#include "tost/base/file.h"
 #include "tost/io/tokenizer.h"
 
 namespace tost {

@@ -10,7 +10,6 @@
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/mapped_file.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"

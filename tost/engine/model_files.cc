@@ -6,7 +6,6 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/engine/manifest.h"
-#include "tost/engine/preset_names.h"
 #include "tost/engine/run_layout.h"
 #include "tost/engine/shipped_models.h"
 #include "tost/io/safetensors_index.h"

@@ -1,7 +1,10 @@
-// Finds the file of weights at a path, which may be that of a run, a checkpoint or a file.
+// Finds the file of weights at a path, which may be that of a run, a checkpoint or a file; and
+// lists the presets of all kinds.
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace tost {
 
@@ -20,5 +23,22 @@ std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
 
 // The folder of a run's latest checkpoint; throws a data Error if the run has no checkpoint.
 std::filesystem::path final_checkpoint(const std::filesystem::path& run);
+
+// The presets of all kinds of model by name.
+class PresetNames {
+ public:
+  // Adds the names of presets before main(), as a static object next to the presets of a kind.
+  explicit PresetNames(const std::vector<std::string>& names) {
+    list().insert(list().end(), names.begin(), names.end());
+  }
+  // All names, in the order in which they were added.
+  static const std::vector<std::string>& all() { return list(); }
+
+ private:
+  static std::vector<std::string>& list() {
+    static std::vector<std::string> names;
+    return names;
+  }
+};
 
 }  // namespace tost

@@ -9,8 +9,7 @@
 #include "tests/testing/errors.h"
 #include "tests/testing/shared.h"
 #include "tost/base/error.h"
-#include "tost/io/cifar.h"
-#include "tost/io/idx.h"
+#include "tost/io/picture_files.h"
 
 namespace tost {
 namespace {

@@ -3,7 +3,6 @@
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/image_codecs.h"
 
 namespace tost {
 namespace {

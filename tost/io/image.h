@@ -36,9 +36,10 @@ struct ImageLimits {
 // - CMYK and YCCK JPEGs become RGB as in Pillow (Adobe's inverted convention is assumed).
 // - PNG palettes are expanded, 16-bit samples keep their high byte, alpha is dropped without
 //   blending, gamma is ignored. (Pillow does the same, except that it clips 16-bit grey to 255.)
-// - The EXIF orientation is not applied, as in torchvision and timm. Throws a data Error naming
-// `name` for bytes that are no image, for an image without pixels or larger than `limits` (checked
-// before allocation), and for a damaged or truncated image (never half a picture).
+// - The EXIF orientation is not applied, as in torchvision and timm.
+// Throws a data Error naming `name` for bytes that are no image, for an image without pixels or
+// larger than `limits` (checked before allocation), and for a damaged or truncated image (never
+// half a picture).
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 
@@ -58,5 +59,15 @@ Image to_channels(Image image, int64_t channels);
 std::string encode_png(const Image& image);
 // Writes a PNG file; a failure does not change an old file.
 void write_png(const std::string& path, const Image& image);
+
+// Throws a data Error for an image that is empty or larger than the limits.
+void check_image_size(int64_t width, int64_t height, std::string_view name,
+                      const ImageLimits& limits);
+
+// The decoders of each format, which decode_image() and decoding_work() call.
+Image decode_jpeg(std::string_view bytes, std::string_view name, const ImageLimits& limits);
+int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimits& limits);
+int64_t png_work(std::string_view bytes, std::string_view name, const ImageLimits& limits);
+Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits);
 
 }  // namespace tost

@@ -11,7 +11,7 @@
 // clang-format on
 
 #include "tost/base/error.h"
-#include "tost/io/image_codecs.h"
+#include "tost/io/image.h"
 
 namespace tost {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "tost/base/error.h"
-#include "tost/io/image_codecs.h"
+#include "tost/io/image.h"
 
 namespace tost {
 namespace {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tost/base/file.h"
-#include "tost/io/mapped_file.h"
 
 namespace tost {
 

@@ -5,8 +5,8 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/io/crc.h"
-#include "tost/io/mapped_file.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/zip_archive.h"
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "tost/base/error.h"
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
 

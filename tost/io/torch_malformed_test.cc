@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/io/torch_file.h"
 #include "tost/io/torch_test_util.h"
 

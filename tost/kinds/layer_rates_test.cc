@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tost/kinds/language/model.h"
-#include "tost/kinds/vision/presets.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/nn/block.h"
 #include "tost/ops/coding_rate.h"
 

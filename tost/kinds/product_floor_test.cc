@@ -6,7 +6,6 @@
 #include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/vision/bench.h"
 #include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/presets.h"
 
 namespace tost {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "tost/base/error.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/nn/decay_groups.h"
 
 namespace tost {

@@ -3,9 +3,9 @@
 #include <ATen/Parallel.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"

@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/plain.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 namespace {

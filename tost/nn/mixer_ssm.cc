@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 

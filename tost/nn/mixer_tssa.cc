@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/plain.h"
 #include "tost/ops/tssa.h"

@@ -1,7 +1,7 @@
 // The device of a module's parameters, the memory available there, and the module's mode.
 #pragma once
 
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/ops/device.h"
 #include "tost/torch.h"
 

@@ -7,7 +7,7 @@
 
 #include "tests/testing/shared.h"
 #include "tost/base/error.h"
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
 #include "tost/ops/safetensors.h"

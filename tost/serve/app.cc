@@ -7,7 +7,7 @@
 #include <chrono>
 #include <sstream>
 
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "tost/base/error.h"
+#include "tost/base/parallel.h"
 #include "tost/base/path.h"
-#include "tost/base/thread.h"
 #include "tost/serve/http_core.h"
 
 namespace tost {

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 #include "tost/serve/http.h"
 
 namespace tost::testing {

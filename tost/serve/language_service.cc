@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tost/base/error.h"
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 #include "tost/engine/text_writer.h"
 #include "tost/engine/threads.h"
 #include "tost/serve/api_error.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 
 namespace tost {
 

@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
-#include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/bench/bench_model.h"
+#include "tost/bench/measure.h"
 #include "tost/bench/product_floor.h"
-#include "tost/bench/timing.h"
-#include "tost/engine/preset_names.h"
+#include "tost/engine/model_files.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kinds/kinds.h"
 #include "tost/ops/device.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/bench/bench_table.h"
+#include "tost/bench/measure.h"
 #include "tost/kernels/work_times.h"
 #include "tost/nn/precision.h"
 #include "tost/torch.h"

@@ -6,10 +6,10 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/base/process_memory.h"
+#include "tost/base/machine.h"
 #include "tost/base/text.h"
 #include "tost/bench/bench_model.h"
-#include "tost/bench/timing.h"
+#include "tost/bench/measure.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/nn/causal_means.h"
 #include "tost/ops/caching_allocator.h"

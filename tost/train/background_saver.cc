@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tost/base/error.h"
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 
 namespace tost {
 namespace {

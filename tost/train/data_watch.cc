@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "tost/base/thread.h"
+#include "tost/base/parallel.h"
 
 namespace tost {
 

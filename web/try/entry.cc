@@ -6,7 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/engine/tost.h"
-#include "tost/io/image_codecs.h"
+#include "tost/io/image.h"
 #include "tost/io/tokenizers.h"
 
 extern "C" {

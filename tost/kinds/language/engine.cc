@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/nn/causal_attention.h"
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 

@@ -7,7 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/quantized_weight.h"
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 

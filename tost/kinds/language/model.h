@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "tost/engine/generate.h"
-#include "tost/kinds/language/config.h"
+#include "tost/engine/language_config.h"
 #include "tost/nn/block.h"
+#include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 #include "tost/torch.h"
 
@@ -116,5 +117,11 @@ std::vector<std::string> language_preset_names();
 // tost_recall_stream has a convolution instead of positions.
 std::vector<std::string> recall_preset_names();
 LanguageConfig language_preset(const std::string& name);
+
+// Throws a usage Error with the reason for an impossible configuration.
+void validate(const LanguageConfig& config);
+
+// The arguments of the constructors of a model's mixers.
+CausalMixerConfig mixer_config(const LanguageConfig& config);
 
 }  // namespace tost

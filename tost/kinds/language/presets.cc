@@ -3,7 +3,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/engine/preset_names.h"
+#include "tost/engine/model_files.h"
 #include "tost/kinds/language/model.h"
 
 namespace tost {

@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "tost/base/error.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
-#include "tost/base/process_memory.h"
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/comm/sums.h"

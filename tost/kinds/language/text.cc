@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/data/text_layout.h"
-#include "tost/io/mapped_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/file.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tost/data/token_task.h"
-#include "tost/kinds/language/config.h"
+#include "tost/kinds/language/model.h"
 #include "tost/train/config_form.h"
 #include "tost/train/loop_config.h"
 

@@ -9,7 +9,6 @@
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/nn/state_dict.h"
 
 namespace tost {

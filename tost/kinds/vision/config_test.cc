@@ -7,7 +7,6 @@
 #include <string>
 
 #include "tost/base/error.h"
-#include "tost/kinds/vision/presets.h"
 
 namespace tost {
 namespace vision_config_test {

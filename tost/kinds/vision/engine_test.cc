@@ -8,7 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/engine/vision_file.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/nn/device_autocast.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/safetensors.h"

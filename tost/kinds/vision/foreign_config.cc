@@ -1,11 +1,9 @@
-#include "tost/kinds/vision/foreign_config.h"
-
 #include <algorithm>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/safe_text.h"
-#include "tost/kinds/vision/presets.h"
+#include "tost/kinds/vision/config.h"
 
 namespace tost {
 namespace {

@@ -10,7 +10,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/vision_weights.h"
 #include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/state_dict.h"

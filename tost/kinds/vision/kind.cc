@@ -12,7 +12,6 @@
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/task.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/presets.h"
 #include "tost/nn/mixer_tssa.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/coding_rate_test_util.h"

@@ -3,7 +3,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/metadata.h"
 #include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/foreign_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"

@@ -1,10 +1,9 @@
-#include "tost/kinds/vision/presets.h"
-
 #include <array>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/engine/preset_names.h"
+#include "tost/engine/model_files.h"
+#include "tost/kinds/vision/config.h"
 
 namespace tost {
 namespace {

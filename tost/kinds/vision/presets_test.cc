@@ -1,5 +1,3 @@
-#include "tost/kinds/vision/presets.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "tost/kinds/vision/train_config.h"
 
 #include "tost/data/dataset.h"
-#include "tost/kinds/vision/presets.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/nn/token_mixer.h"
 
 namespace tost {

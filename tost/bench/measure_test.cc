@@ -1,4 +1,4 @@
-#include "tost/bench/timing.h"
+#include "tost/bench/measure.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
-// The CIFAR binary formats: records of one label byte (CIFAR-10) or a coarse and a fine label byte
-// (CIFAR-100), then 1,024 red, 1,024 green and 1,024 blue bytes of a 32 x 32 picture.
+// Data sets of pictures in the formats of their authors: idx (MNIST) and CIFAR.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +7,22 @@
 
 namespace tost {
 
+// The idx format: two zero bytes, a type byte (8 for unsigned bytes), the number of dimensions, 4
+// big-endian bytes for each dimension, and then the values.
+struct IdxArray {
+  std::vector<int64_t> dims;
+  std::vector<uint8_t> values;  // row-major
+};
+
+// Reads an idx file of unsigned bytes, plain or gzip-compressed. Throws a data Error naming the
+// file if it is missing or not idx, has another type or number of dimensions, an impossible
+// dimension, more than `max_bytes` bytes (checked before allocation), or another length than the
+// header says.
+IdxArray read_idx(const std::string& path, int64_t dimensions,
+                  int64_t max_bytes = int64_t{4} << 30);
+
+// The CIFAR formats: records of one label byte (CIFAR-10) or a coarse and a fine one (CIFAR-100),
+// then 1,024 red, 1,024 green and 1,024 blue bytes of a 32 x 32 picture.
 inline constexpr int64_t kCifarSide = 32;
 inline constexpr int64_t kCifarImageBytes = 3 * kCifarSide * kCifarSide;
 

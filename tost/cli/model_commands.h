@@ -1,11 +1,14 @@
-// tost generate, for the full and the small program, which open models in different ways.
+// Commands that the full and the small program have, which open models in different ways.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "tost/cli/options.h"
 #include "tost/engine/language_file.h"
+#include "tost/engine/predict.h"
+#include "tost/serve/app.h"
 
 namespace tost {
 
@@ -28,5 +31,17 @@ struct OpenedText {
 using OpenText = OpenedText (*)(const ModelChoice& choice);
 
 void add_generate_command(CLI::App& app, OpenText open);
+
+using Predict = PredictReport (*)(const PredictRequest& request, const KindFlags& flags);
+
+void add_predict_command(CLI::App& app, Predict predict);
+
+// Opens the model into its place among those served.
+using OpenServed = std::function<void(ServedModel&, const ServiceLimits&, Metrics&)>;
+// Finds out whether this program serves the model, and how. Starts nothing, so that the small
+// program may still leave all to the full one.
+using FindServed = OpenServed (*)(const ModelChoice& choice);
+
+void add_serve_command(CLI::App& app, FindServed find);
 
 }  // namespace tost

@@ -1,10 +1,9 @@
-#include "tost/base/cpu_info.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/testing/errors.h"
 #include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 
 namespace tost {
 namespace {
