@@ -50,8 +50,8 @@ def test_recorded_logits_and_gradients(parity, name, patch, bias):
 
 def test_presets_are_the_programs(program):
     rows = [line.split() for line in program("info", "--models").splitlines() if line.startswith("tost_")]
-    rows = [row for row in rows if row[0].startswith(("tost_cab", "tost_nano", "tost_micro"))]
-    assert {row[0] for row in rows} == set(timm.list_models("tost_*")) and len(rows) == 17
+    rows = [row for row in rows if row[0].startswith(("tost_cab", "tost_nano", "tost_micro", "tost_patch"))]
+    assert {row[0] for row in rows} == set(timm.list_models("tost_*")) and len(rows) == 21
     for name, side, patch, dim, depth, heads, parameters, _ in rows:
         model = timm.create_model(name, device="meta")
         assert sum(p.numel() for p in model.parameters()) == int(parameters.replace(",", "")), name
@@ -124,7 +124,7 @@ def test_files_and_folders_by_timms_own_ways(program, image_run, tmp_path):
 
 @pytest.mark.parametrize("tokens_norm", [False, True])
 def test_every_setting_means_what_the_program_means(program, tmp_path, tokens_norm):
-    settings = {"reg_tokens": 3, "stem_depth": 2, "cls_attn_layers": 3, "mlp_ratio": 2.5, "qkv_bias": False}
+    settings = {"reg_tokens": 3, "stem_depth": 2 if tokens_norm else 0, "cls_attn_layers": 3, "mlp_ratio": 2.5, "qkv_bias": False}
     model = small("tost_nano_p2", tokens_norm=tokens_norm, in_chans=1, **settings).eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -12,14 +12,20 @@ from .nn import TSSA
 
 
 class PatchStem(nn.Module):
-    """[B, in_channels, H, W] -> [B, dim, H / patch, W / patch] by halvings of `depth` convolutions each."""
+    """[B, in_channels, H, W] -> [B, dim, H / patch, W / patch] by halvings of `depth` convolutions each.
+
+    With depth 0 by one linear map of each patch, as in a ViT.
+    """
 
     def __init__(self, in_channels, dim, patch, depth=1):
         super().__init__()
-        if patch not in (2, 4, 8, 16) or dim % (patch // 2) != 0:
+        if patch not in (2, 4, 8, 16) or (depth > 0 and dim % (patch // 2) != 0):
             raise ValueError(f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, "
                              "and half of it divide the width.")
         self.patch = patch
+        if depth == 0:
+            self.proj = nn.Conv2d(in_channels, dim, patch, stride=patch)
+            return
         layers, before = [], in_channels
         for halving in range(int(math.log2(patch)) - 1, -1, -1):
             for i in range(depth):

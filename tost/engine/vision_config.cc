@@ -25,14 +25,14 @@ void check_transformer(const VisionConfig& c) {
     fail_usage("Image side ", c.image_size, " is not divisible by the patch side ", c.patch, "; ",
                c.image_size / c.patch * c.patch + c.patch, " is the next side that is.");
   }
-  check_field_range("stem_depth", c.stem_depth, 1, 8);
+  check_field_range("stem_depth", c.stem_depth, 0, 8);
   check_field_range("dim", c.dim, 1, kMaxDim);
   check_field_range("depth", c.depth, 1, kMaxDepth);
   check_field_range("class_blocks", c.class_blocks, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
   check_field_range("registers", c.registers, 0, kMaxRegisters);
   check_heads(c.dim, c.heads);
-  if (c.dim % (c.patch / 2) != 0) {
+  if (c.stem_depth > 0 && c.dim % (c.patch / 2) != 0) {
     fail_usage("Width ", c.dim, " cannot be halved along the patch-", c.patch,
                " stem; it must be divisible by ", c.patch / 2);
   }

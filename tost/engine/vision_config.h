@@ -14,8 +14,8 @@ struct VisionConfig {
   std::string mixer = "tssa";                // of the tokens
   int64_t in_channels = 3;                   // 1 or 3
   int64_t image_size = 224;  // nominal side; the transformer takes any sides divisible by patch
-  int64_t patch = 16;        // 2, 4, 8 or 16: the stem is that many halvings
-  int64_t stem_depth = 1;    // convolutions at each of them; officially 1
+  int64_t patch = 16;        // 2, 4, 8 or 16: a convolutional stem halves the side that often
+  int64_t stem_depth = 1;    // convolutions at each halving; officially 1. 0: one map of each patch
   int64_t dim = 384;         // C
   int64_t depth = 12;        // blocks before the class token joins
   int64_t heads = 8;         // H, divides dim

@@ -196,7 +196,7 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
 
 namespace {
 
-constexpr int64_t kSide = 3;                   // of the kernel
+constexpr int64_t kSide = 3;                   // of the kernel of a convolution
 constexpr int64_t kGatheredBytes = 256 << 10;  // of gathered pixels
 constexpr int64_t kFewestRows = 32, kMostRows = 224;
 
@@ -237,7 +237,18 @@ T* gather_inner_planes(const StemCall& call, const Window& at, T* to) {
 }
 
 template <class T>
+T* gather_patch(const StemCall& call, const Window& at, T* to) {
+  const int64_t side = call.stage.side;
+  for (int64_t k = 0; k < call.stage.from * side; ++k, to += side) {
+    const int64_t row = k / side * call.rows + at.top + k % side;
+    std::copy_n(static_cast<const T*>(call.planes) + row * call.columns + at.left, side, to);
+  }
+  return to;
+}
+
+template <class T>
 T* gather_planes(const StemCall& call, const Window& at, T* to) {
+  if (call.stage.side != kSide) return gather_patch(call, at, to);
   if (at.top >= 0 && at.left >= 0 && at.top + kSide <= call.rows &&
       at.left + kSide <= call.columns) {
     return gather_inner_planes(call, at, to);
@@ -257,10 +268,11 @@ T* gather_planes(const StemCall& call, const Window& at, T* to) {
 template <class T>
 void gather(const StemCall& call, int64_t first, int64_t count) {
   const int64_t stride = call.stage.stride, across = (call.columns - 1) / stride + 1;
+  const int64_t border = call.stage.side == kSide ? 1 : 0;
   int64_t row = first / across, column = first % across;
   T* to = static_cast<T*>(call.gathered);
   for (int64_t i = 0; i < count; ++i) {
-    const Window at{row * stride - 1, column * stride - 1};
+    const Window at{row * stride - border, column * stride - border};
     T* const next = to + call.stage.product.inputs();
     to = call.planes != nullptr ? gather_planes(call, at, to) : gather_window(call, at, to);
     std::fill(to, next, T(0));

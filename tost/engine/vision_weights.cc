@@ -15,6 +15,26 @@ namespace {
 
 constexpr int64_t kTaps = 9;  // of a convolution
 
+// The number of inputs of a product: whole steps of the kernels that multiply. What is gathered is
+// filled up with zeros as well.
+int64_t padded_inputs(int64_t inputs, Packing packing) {
+  const int64_t step = packing == Packing::kFloat32 ? 4 : 32;
+  return divide_up(inputs, step) * step;
+}
+
+// The map [to, from, side, side] of whole patches.
+StemStage patch_stage(WeightSource& source, const VisionConfig& c, Packing packing) {
+  const Array weight =
+      source.values("patch_embed.proj.weight", {c.dim, c.in_channels, c.patch, c.patch});
+  const int64_t own = c.in_channels * c.patch * c.patch, inputs = padded_inputs(own, packing);
+  Array matrix = Array::zeros({c.dim, inputs});
+  for (int64_t o = 0; o < c.dim; ++o) {
+    std::copy_n(weight.data() + o * own, own, matrix.mutable_data() + o * inputs);
+  }
+  const Array bias = source.values("patch_embed.proj.bias", {c.dim});
+  return {c.in_channels, c.dim, c.patch, c.patch, PackedLinear(matrix, bias, packing)};
+}
+
 struct StemSizes {
   int64_t from, to, stride;
 };
@@ -30,9 +50,7 @@ StemStage stem_stage(WeightSource& source, int64_t index, const StemSizes& sizes
   const Array weight = norm("weight"), bias = norm("bias");
   const Array mean = norm("running_mean"), variance = norm("running_var");
   source.skip(name + "1.num_batches_tracked");
-  // Whole steps of the kernels that multiply; what is gathered is filled up with zeros as well.
-  const int64_t step = packing == Packing::kFloat32 ? 4 : 32;
-  const int64_t inputs = divide_up(from * kTaps, step) * step;
+  const int64_t inputs = padded_inputs(from * kTaps, packing);
   Array matrix = Array::zeros({to, inputs}), shift = Array::empty({to});
   for (int64_t o = 0; o < to; ++o) {
     const float scale = weight.data()[o] / std::sqrt(variance.data()[o] + kEps);
@@ -44,7 +62,7 @@ StemStage stem_stage(WeightSource& source, int64_t index, const StemSizes& sizes
       }
     }
   }
-  return {from, to, stride, PackedLinear(matrix, shift, packing)};
+  return {from, to, stride, 3, PackedLinear(matrix, shift, packing)};
 }
 
 // A part of an array that begins with element `first`.
@@ -111,8 +129,9 @@ EngineMixer engine_mixer(const VisionConfig& config) {
 VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, Packing products) {
   const Packing rest = products == Packing::kInt8 ? Packing::kBfloat16 : products;
   VisionWeights weights;
+  if (c.stem_depth == 0) weights.stem.push_back(patch_stage(source, c, rest));
   int64_t from = c.in_channels;
-  for (int64_t left = c.patch; left > 1; left /= 2) {
+  for (int64_t left = c.stem_depth > 0 ? c.patch : 1; left > 1; left /= 2) {
     const int64_t to = c.dim / (left / 2);
     for (int64_t i = 0; i < c.stem_depth; ++i, from = to) {
       weights.stem.push_back(

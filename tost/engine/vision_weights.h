@@ -13,11 +13,12 @@
 
 namespace tost {
 
-// A 3x3 convolution and its batch norm as a product over gathered pixels. Inputs have the order
-// (row, column, channel); in the first stage (channel, row, column), padded with zeros to
-// product.inputs().
+// A 3x3 convolution and its batch norm as a product over gathered pixels, or the map of a patch.
+// Inputs have the order (row, column, channel); in the first stage (channel, row, column), padded
+// with zeros to product.inputs().
 struct StemStage {
   int64_t from = 0, to = 0, stride = 1;
+  int64_t side = 3;  // of the kernel; a patch is not padded
   PackedLinear product;
 };
 

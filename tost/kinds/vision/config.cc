@@ -13,6 +13,8 @@ void validate(const VisionConfig& c) {
 namespace {
 
 int64_t stem_multiply_adds(const VisionConfig& c, int64_t height, int64_t width) {
+  const int64_t position = kPositionChannels * c.dim * (height / c.patch) * (width / c.patch);
+  if (c.stem_depth == 0) return c.in_channels * c.dim * height * width + position;
   int64_t total = 0, from = c.in_channels;
   for (int64_t rest = c.patch; rest > 1; rest /= 2) {
     const int64_t to = c.dim / (rest / 2);
@@ -21,7 +23,7 @@ int64_t stem_multiply_adds(const VisionConfig& c, int64_t height, int64_t width)
     total += 9 * (from + (c.stem_depth - 1) * to) * to * height * width;
     from = to;
   }
-  return total + kPositionChannels * c.dim * height * width;
+  return total + position;
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST(VisionConfigChecks, EverySettingOutOfRangeIsAUsageErrorWithAReason) {
   expect_error(usage, "2, 4, 8 or 16", with([](C& c) { c.patch = 0; }));
   expect_error(usage, "softmax", with([](C& c) { c.mixer = "softmaxx"; }));
   expect_error(usage, "divisible by 8", with([](C& c) { c.dim = 196; }));
-  expect_error(usage, "'stem_depth'", with([](C& c) { c.stem_depth = 0; }));
+  expect_error(usage, "'stem_depth'", with([](C& c) { c.stem_depth = -1; }));
   expect_error(usage, "'depth'", with([](C& c) { c.depth = 0; }));
   expect_error(usage, "'classes'", with([](C& c) { c.classes = 0; }));
   expect_error(usage, "'class_blocks'", with([](C& c) { c.class_blocks = -1; }));

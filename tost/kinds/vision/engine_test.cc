@@ -106,6 +106,9 @@ TEST_F(VisionEngineTest, AgreesForEveryForm) {
   check([](VisionConfig& c) { c.tokens_norm = false; });
   check([](VisionConfig& c) { c.in_channels = 1; });
   check([](VisionConfig& c) { c.stem_depth = 2; });
+  for (const int64_t patch : {2, 4, 8}) {
+    check([patch](VisionConfig& c) { c.stem_depth = 0, c.patch = patch, c.dim = 36; });
+  }
   check([](VisionConfig& c) {
     c.patch = 2;
     c.image_size = 12;

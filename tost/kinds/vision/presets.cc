@@ -46,6 +46,9 @@ constexpr std::array kVisionSizes{
     // 0.52 with two or three.
     VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
     VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
+    // Without a convolutional stem, which hides what a mixer gains (docs/ablations.md).
+    VisionSize{"patch_nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 8}, false, 0},
+    VisionSize{"patch_micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 8}, false, 0},
     // The preset for photographs of 32 pixels (docs/quality.md); the stem has half of the
     // multiplications.
     VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},

@@ -194,6 +194,11 @@ Tensor batch_normed(torch::nn::BatchNorm2dImpl& norm, const Tensor& z) {
 }  // namespace
 
 PatchStem::PatchStem(int64_t in_channels, int64_t dim, int64_t patch, int64_t depth) {
+  if (depth == 0) {
+    const auto options = torch::nn::Conv2dOptions(in_channels, dim, patch).stride(patch);
+    proj = patch_ = register_module("proj", std::make_shared<torch::nn::Conv2dImpl>(options));
+    return;
+  }
   proj = register_module("proj", std::make_shared<torch::nn::Module>("proj"));
   int64_t from = in_channels;
   for (int64_t rest = patch; rest > 1; rest /= 2) {
@@ -215,6 +220,7 @@ void PatchStem::add_stage(int64_t from, int64_t to, int64_t stride) {
 
 torch::Tensor PatchStem::forward(const torch::Tensor& images) {
   auto x = images;
+  if (patch_ != nullptr) x = patch_->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
   for (size_t i = 0; i < stages_.size(); ++i) {
     // Calls contiguous(), because with one channel the first convolution may return channels first.
     x = stages_[i].conv->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));

@@ -18,7 +18,7 @@ namespace tost {
 // between them. Each of the widths C/2ⁿ⁻¹, …, C/2, C has `depth` convolutions (officially one), all
 // but the first of stride 1. Convolutions keep torch's default initialisation, as in the official
 // code. Checkpoint keys are proj.{0,2,4,…}.{0 convolution, 1 batch norm}; odd numbers are the
-// GELUs.
+// GELUs. With depth 0, `proj` is one linear map of each patch instead, as in a ViT.
 class PatchStem : public torch::nn::Module {
  public:
   PatchStem(int64_t in_channels, int64_t dim, int64_t patch, int64_t depth = 1);
@@ -37,6 +37,7 @@ class PatchStem : public torch::nn::Module {
     std::shared_ptr<torch::nn::BatchNorm2dImpl> norm;
   };
   std::vector<Stage> stages_;
+  std::shared_ptr<torch::nn::Conv2dImpl> patch_;  // null with convolutions
 };
 
 // The two-dimensional Fourier position code and its learned 1x1 projection. No parameter depends on
