@@ -105,11 +105,27 @@ def test_threads_change_no_bit():
         torch.set_num_threads(threads)
 
 
-def test_wrong_sizes_are_refused():
+def test_wrong_inputs_are_refused():
+    q, k, v, beta, g, state = draw()
+    cases = ((ValueError, r"beta must be \[2, 150, 3\], but is \[2, 150\]", lambda: ops.delta_rule(q, k, v, beta[:, :, 0], g)),
+             (ValueError, "initial_state must be", lambda: ops.delta_rule(q, k, v, beta, g, state[:1])),
+             (ValueError, "q must be .* but has 3 dimensions", lambda: ops.delta_rule(q[0], k, v, beta)),
+             (ValueError, "k must be", lambda: ops.delta_rule(q, k[:, :9], v, beta)),
+             (ValueError, "the 3 heads of v must be a multiple of the 2 heads", lambda: ops.delta_rule(q[:, :, :2], k[:, :, :2], v, beta)),
+             (ValueError, "q is on cpu but v on meta", lambda: ops.delta_rule(q, k, v.to("meta"), beta)),
+             (TypeError, "v must be a tensor, but is list", lambda: ops.delta_rule(q, k, [1.0], beta)),
+             (TypeError, "beta must be a tensor, but is NoneType", lambda: ops.delta_rule(q, k, v, None)),
+             (TypeError, "g must be of a floating-point dtype", lambda: ops.delta_rule(q, k, v, beta, beta.long())))
+    for error, words, call in cases:
+        with pytest.raises(error, match=f"^delta_rule: {words}"):
+            call()
+
+
+def test_operators_check_what_they_read():
     q, k, v, beta, g, state = draw()
     with pytest.raises(RuntimeError, match=r"tost: beta must be \[2, 150, 3\] of Float on the CPU, but is \[2, 150\]"):
-        ops.delta_rule(q, k, v, beta[:, :, 0], g)
+        torch.ops.tost.delta_forward(q, k, v, beta[:, :, 0], g, None, 1.0, False)
     with pytest.raises(RuntimeError, match="tost: initial_state must be"):
-        ops.delta_rule(q, k, v, beta, g, state[:1])
+        torch.ops.tost.delta_forward(q, k, v, beta, g, state[:1], 1.0, False)
     with pytest.raises(RuntimeError, match="q and v must be"):
-        ops.delta_rule(q[0], k, v, beta)
+        torch.ops.tost.delta_forward(q[0], k, v, beta, g, None, 1.0, False)

@@ -5,22 +5,22 @@ import torch
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def _tensor(name, x):
+def _tensor(name, x, operator="tssa"):
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"tssa: {name} must be a tensor, but is {type(x).__name__}.")
+        raise TypeError(f"{operator}: {name} must be a tensor, but is {type(x).__name__}.")
     if x.is_nested or x.layout != torch.strided:
-        raise TypeError(f"tssa: {name} must be a dense tensor, but is {'nested' if x.is_nested else x.layout}.")
+        raise TypeError(f"{operator}: {name} must be a dense tensor, but is {'nested' if x.is_nested else x.layout}.")
 
 
-def _beside(w, name, x):
+def _beside(w, name, x, first="tssa: w"):
     if x.device != w.device:
-        raise ValueError(f"tssa: w is on {w.device} but {name} on {x.device}; move one of them.")
+        raise ValueError(f"{first} is on {w.device} but {name} on {x.device}; move one of them.")
 
 
-def _parameter(name, x):
-    _tensor(name, x)
+def _parameter(name, x, operator="tssa"):
+    _tensor(name, x, operator)
     if not x.is_floating_point():
-        raise TypeError(f"tssa: {name} must be of a floating-point dtype, but is {x.dtype}.")
+        raise TypeError(f"{operator}: {name} must be of a floating-point dtype, but is {x.dtype}.")
 
 
 def check(w, temp, lengths=None):
@@ -60,9 +60,7 @@ def check_causal(w, temp, denom_bias, state=None, position=0):
     heads = temp.shape[0]
     _parameter("denom_bias", denom_bias)
     if denom_bias.dim() != 3 or denom_bias.shape[0] != heads or denom_bias.shape[2] != 1:
-        raise ValueError(
-            f"tssa: denom_bias must be [heads, positions, 1] with {heads} heads, but is {list(denom_bias.shape)}."
-        )
+        raise ValueError(f"tssa: denom_bias must be [heads, positions, 1] with {heads} heads, but is {list(denom_bias.shape)}.")
     _beside(w, "denom_bias", denom_bias)
     if isinstance(position, bool) or not isinstance(position, (int, torch.SymInt)):
         raise TypeError(f"tssa: position must be an integer, but is {position!r:.60}.")
@@ -79,3 +77,21 @@ def check_causal(w, temp, denom_bias, state=None, position=0):
     if state.dtype != torch.float64:
         raise TypeError(f"tssa: state must be float64, but is {state.dtype}.")
     _beside(w, "state", state)
+
+
+def check_delta(q, k, v, beta, g, state):
+    for name, x in (("q", q), ("v", v)):
+        _parameter(name, x, "delta_rule")
+        if x.dim() != 4:
+            raise ValueError(f"delta_rule: {name} must be [batch, tokens, heads, width], but has {x.dim()} dimensions.")
+    (batch, tokens, heads, keys), (values, width) = q.shape, v.shape[2:]
+    if heads < 1 or values % heads != 0:
+        raise ValueError(f"delta_rule: the {values} heads of v must be a multiple of the {heads} heads of q and k.")
+    a_head = (batch, tokens, values)
+    for name, x, sizes in (("k", k, q.shape), ("v", v, (*a_head, width)), ("beta", beta, a_head), ("g", g, a_head),
+                           ("initial_state", state, (batch, values, keys, width))):
+        if x is not None or name not in ("g", "initial_state"):
+            _parameter(name, x, "delta_rule")
+            _beside(q, name, x, "delta_rule: q")
+            if tuple(x.shape) != tuple(sizes):
+                raise ValueError(f"delta_rule: {name} must be {list(sizes)}, but is {list(x.shape)}.")

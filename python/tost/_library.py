@@ -235,4 +235,9 @@ def runs_on(device):
     return device.type in _devices
 
 
+def runs_delta(device):
+    """The same of the delta rule, which the C++ library does not register."""
+    return device.type == "cpu" and hasattr(torch.ops.tost, "delta_forward")
+
+
 why_no_triton = _try_triton()

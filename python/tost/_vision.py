@@ -1,5 +1,6 @@
 """Parts of the image classifiers for timm and transformers, with the parameter names of the official code."""
 
+import collections
 import math
 
 import torch
@@ -38,10 +39,8 @@ class PatchStem(nn.Module):
     def forward(self, images):
         height, width = images.shape[2:]
         if height % self.patch != 0 or width % self.patch != 0:
-            raise ValueError(
-                f"Pictures of {height} x {width} pixels do not divide into patches of {self.patch} x {self.patch}; "
-                f"resize them to multiples of {self.patch}."
-            )
+            raise ValueError(f"Pictures of {height} x {width} pixels do not divide into patches of {self.patch} x {self.patch}; "
+                             f"resize them to multiples of {self.patch}.")
         return self.proj(images)
 
 
@@ -69,15 +68,9 @@ class FourierPosition(nn.Module):
         return self.token_projection(table.to(self.token_projection.weight.dtype)).flatten(2).transpose(1, 2)
 
 
-class Mlp(nn.Module):
+class Mlp(nn.Sequential):
     def __init__(self, dim, hidden):
-        super().__init__()
-        self.fc1 = nn.Linear(dim, hidden)
-        self.act = nn.GELU()
-        self.fc2 = nn.Linear(hidden, dim)
-
-    def forward(self, x):
-        return self.fc2(self.act(self.fc1(x)))
+        super().__init__(collections.OrderedDict(fc1=nn.Linear(dim, hidden), act=nn.GELU(), fc2=nn.Linear(hidden, dim)))
 
 
 class DropPath(nn.Module):
@@ -151,10 +144,8 @@ class ClassAttentionBlock(Branches):
     def forward(self, x):
         normed = self.norm1(x)
         x = x + self.gamma1 * torch.cat([self.attn(normed), normed[:, 1:]], 1)
-        cls, tokens = x[:, :1], x[:, 1:]
-        cls = self.norm2(cls)
-        if self.tokens_norm:
-            tokens = self.norm2(tokens)
+        cls = self.norm2(x[:, :1])
+        tokens = self.norm2(x[:, 1:]) if self.tokens_norm else x[:, 1:]
         # As in the official code the patches' branch is what it is added to.
         return torch.cat([cls + self.gamma2 * self.mlp(cls), 2 * tokens], 1)
 

@@ -37,9 +37,9 @@ def heads_of(width):
 class AttentionLayer(nn.Module):
     """TSSA with the call of the attention layer of iTransformer and of the Time-Series-Library.
 
-    There `AttentionLayer(FullAttention(...), d_model, n_heads)`, here `AttentionLayer(d_model, n_heads)`. The tokens are
-    variates, so the order among them means nothing, which fits the sums of TSSA. Returns the tokens and None, for
-    there is no map of attention.
+    There `AttentionLayer(FullAttention(...), d_model, n_heads)`, here `AttentionLayer(d_model, n_heads)`. The tokens
+    [B, variates, d_model], given three times, have no order, which fits the sums of TSSA. Returns such tokens and None,
+    because there is no map of attention. Masks and different keys or values raise ValueError.
     """
 
     def __init__(self, d_model, n_heads=8, dropout=0.0):

@@ -15,6 +15,7 @@ layouts  tost      one safetensors file that describes itself
 import argparse
 import collections
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -150,17 +151,13 @@ def _foreign(where, given, facts, described=()):
         raise ValueError(f"{where} lacks the tensor {error}.") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    raise ValueError(
-        f"{where} holds no model known here: neither 'blocks.0.attn.qkv.weight' nor 'transformer.h.0.attn.c_attn.weight' "
-        f"is in it but {', '.join(list(state)[:4])[:200] or 'nothing by name'}."
-    )
+    raise ValueError(f"{where} holds no model known here: neither 'blocks.0.attn.qkv.weight' nor "
+                     "'transformer.h.0.attn.c_attn.weight' is in it but "
+                     f"{', '.join(list(state)[:4])[:200] or 'nothing by name'}.")
 
 
 def _count(state, before, after):
-    number = 0
-    while f"{before}{number}{after}" in state:
-        number += 1
-    return number
+    return next(number for number in itertools.count() if f"{before}{number}{after}" not in state)
 
 
 def _foreign_vision(state, facts, described):

@@ -32,14 +32,15 @@ def _check_tokens(name, x):
 
 
 class TSSA(nn.Module):
-    """Token statistics self-attention, the official AttentionTSSA of vision models, in whose place it can be used.
+    """Token statistics self-attention (arXiv 2412.17810), in the place of the official AttentionTSSA of vision models.
 
     Arguments have the official names and order; `qk_scale` and unknown ones have no effect there, and none here. The
     module has the official attributes (`heads`, `attend`, `attn_drop`, `temp`, `qkv`, `to_out`).
 
-    Takes tokens [B, N, C], or maps [B, C, H, W] whose pixels are the tokens, in any strides, and returns the same
-    shape. `lengths` [B] are the valid lengths of the samples. With `return_memberships` the result is a pair
-    with the memberships, [B, heads, N] or [B, heads, H, W].
+    Takes tokens [B, N, C], or maps [B, C, H, W] whose pixels are the tokens, of the layer's dtype and in any strides, and
+    returns the same shape and dtype. `lengths` [B] int64 are the valid lengths of the samples: tokens after them change no
+    other's result. With `return_memberships` the result is a pair with the memberships, float32 (of float64: float64),
+    [B, heads, N] or [B, heads, H, W]. Raises TypeError or ValueError for other inputs.
     """
 
     def __init__(self, dim, num_heads=8, qkv_bias=False, qk_scale=None, attn_drop=0.0, proj_drop=0.0, **ignored):
@@ -85,16 +86,17 @@ AttentionTSSA = TSSA  # the official name
 class CausalState(NamedTuple):
     """All that a causal layer keeps of the tokens before; its size does not grow with their number."""
 
-    sums: torch.Tensor
-    position: int
+    sums: torch.Tensor  # [B, 2 C + heads] float64
+    position: int  # how many tokens there were
 
 
 class CausalTSSA(nn.Module):
-    """Causal token statistics self-attention, the official one of language models.
+    """Causal token statistics self-attention (arXiv 2412.17810), the official one of language models.
 
-    Takes tokens [B, T, C]. With `return_state` the result is a pair with the state after the last token, which the call
-    for the tokens that follow takes: whole sequences, chunks and single tokens give the same numbers. Positions
-    from `block_size` on have no bias.
+    Takes tokens [B, T, C] and returns the same shape and dtype; with `return_state` also the CausalState after the last
+    token, which the call for the tokens that follow takes, and with `return_memberships` as the last result those, [B, heads, T].
+    Whole sequences, chunks and single tokens give the same numbers. No gradient flows through a state. Positions
+    from `block_size` on have no bias. Raises TypeError or ValueError for other inputs.
     """
 
     def __init__(self, dim, num_heads=12, block_size=1024, bias=False, dropout=0.0):
@@ -113,9 +115,7 @@ class CausalTSSA(nn.Module):
         if x.dim() != 3 or not torch.jit.is_tracing() and x.shape[2] != self.c_attn.in_features:
             raise ValueError(f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}.")
         if state is not None and not (isinstance(state, tuple) and len(state) == 2):
-            raise TypeError(
-                f"CausalTSSA: state must be what a call with return_state returned, but is {type(state).__name__}."
-            )
+            raise TypeError(f"CausalTSSA: state must be what a call with return_state returned, but is {type(state).__name__}.")
         sums, position = (None, 0) if state is None else state
         y, pi, after = ops.tssa_causal(self.c_attn(x), self.temp, self.denom_bias, sums, position)
         y = self.resid_dropout(self.c_proj(y))

@@ -30,13 +30,14 @@ def _transformed():
 
 
 def _plain(w, temp):
-    return (
-        w.dtype == torch.float64
-        or not _library.runs_on(w.device)
-        or _exporting()
-        or _transformed()
-        or not _library.takes(w, temp)
-    )
+    without = w.dtype == torch.float64 or not _library.runs_on(w.device)
+    return without or _exporting() or _transformed() or not _library.takes(w, temp)
+
+
+def _run(operator, w, *more):
+    """The operator, in float32 for float16 on the CPU."""
+    y, *others = operator(w.float() if w.dtype == torch.float16 and w.device.type == "cpu" else w, *more)
+    return (y.to(w.dtype), *others)
 
 
 def tssa(w, temp, lengths=None):
@@ -44,7 +45,7 @@ def tssa(w, temp, lengths=None):
 
     w [B, N, C], any strides; temp [H, 1], H dividing C; lengths [B] int64, the valid length of each sample (None: N).
     Returns y [B, N, C] of w's dtype and the memberships pi [B, H, N] in float32 (float64 for float64), both 0 at padding.
-    Differentiable in w and temp through both, twice and more.
+    Differentiable in w and temp through both, twice and more. Raises TypeError or ValueError for other inputs.
     """
     if not torch.jit.is_tracing():  # to a tracer sizes are tensors
         _inputs.check(w, temp, lengths)
@@ -52,10 +53,7 @@ def tssa(w, temp, lengths=None):
         _inputs.check_range(lengths, w.shape[1])
     if _plain(w, temp):
         return plain.tssa(w, temp, lengths)
-    if w.dtype == torch.float16 and w.device.type == "cpu":
-        y, pi = torch.ops.tost.tssa(w.float(), temp, lengths)
-        return y.half(), pi
-    return torch.ops.tost.tssa(w, temp, lengths)
+    return _run(torch.ops.tost.tssa, w, temp, lengths)
 
 
 def tssa_causal(w, temp, denom_bias, state=None, position=0):
@@ -70,10 +68,7 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
         _inputs.check_causal(w, temp, denom_bias, state, position)
     if _plain(w, temp):
         return plain.tssa_causal(w, temp, denom_bias, state, position)
-    if w.dtype == torch.float16 and w.device.type == "cpu":
-        y, pi, after = torch.ops.tost.tssa_causal(w.float(), temp, denom_bias, state, position)
-        return y.half(), pi, after
-    return torch.ops.tost.tssa_causal(w, temp, denom_bias, state, position)
+    return _run(torch.ops.tost.tssa_causal, w, temp, denom_bias, state, position)
 
 
 class _Delta(torch.autograd.Function):
@@ -94,19 +89,22 @@ class _Delta(torch.autograd.Function):
 
 
 def delta_rule(q, k, v, beta, g=None, initial_state=None, output_final_state=False, scale=None, use_qk_l2norm_in_kernel=False):
-    """The gated delta rule: a memory S [K, V] a head, in which a token replaces the value stored under its key.
+    """The gated delta rule (arXiv 2412.06464): a memory S [K, V] a head, in which a token replaces the value of its key.
 
     S_t = e^g_t S_(t-1) + k_t u_t^T with u_t = beta_t (v_t - e^g_t S_(t-1)^T k_t), o_t = scale S_t^T q_t. q, k [B, T, H, K];
     v [B, T, H', V], H' a multiple of H; beta, g [B, T, H'], g at most 0 (None: nothing is forgotten); initial_state
     [B, H', K, V] (None: zeros). scale is 1 / sqrt(K) unless given. With use_qk_l2norm_in_kernel q and k are divided by
-    their norms. Returns o [B, T, H', V] of q's dtype and, if output_final_state, the state after the last token, else None.
+    their norms. Returns o [B, T, H', V] of q's dtype and, if output_final_state, the state after the last token in float32
+    (float64 for float64), else None. Differentiable in all tensors, twice and more. Kernels run on the CPU alone.
     """
+    if not torch.jit.is_tracing():
+        _inputs.check_delta(q, k, v, beta, g, initial_state)
     dtype, scale = q.dtype, q.shape[-1] ** -0.5 if scale is None else scale
     if use_qk_l2norm_in_kernel:
         q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (plain.wide(q), plain.wide(k)))
     if q.shape[2] != v.shape[2]:
         q, k = (x.repeat_interleave(v.shape[2] // x.shape[2], 2) for x in (q, k))
-    kernels = q.is_cpu and hasattr(torch.ops.tost, "delta_forward")  # the C++ library does not register them
+    kernels = _library.runs_delta(q.device)
     if torch.float64 in (q.dtype, k.dtype, v.dtype) or not kernels or _is_compiling() or _exporting() or _transformed():
         o, state = plain.delta_rule(q, k, v, beta, g, initial_state, scale)
     else:

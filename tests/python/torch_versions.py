@@ -3,10 +3,11 @@
 usage: torch_versions.py [--torch 2.0.1,2.15.0] [--work FOLDER] [--keep]; prints a table, and ends with 1 where a step fails.
 Needs the package index, about 6 GB of disk for one environment at a time (--keep: for each), and Python 3.8 to 3.12 on PATH or
 in ~/.pyenv. Values and gradients are compared with the definition in float64; `compile` is torch.compile with inductor where
-there is a C++ compiler, `onnx` an export that ONNX Runtime runs.
+there is a C++ compiler, `onnx` an export that ONNX Runtime runs, `self-test` what `python -m tost.selftest` says.
 """
 
 import argparse
+import io
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # torch, the Python that it is tried with, and the numpy that it needs.
 VERSIONS = {"2.0.1": ("3.8", "numpy<2"), "2.3.1": ("3.9", "numpy<2"), "2.6.0": ("3.12", "numpy"), "2.11.0": ("3.10", "numpy"),
             "2.15.0": ("3.11", "numpy")}
-STEPS = ("values", "gradients", "float16", "compile", "onnx")
+STEPS = ("values", "gradients", "float16", "delta rule", "compile", "onnx", "self-test")
 
 
 def find_python(version):
@@ -83,12 +84,13 @@ def probe():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         import tost
+        from tost import selftest
     found = {"path": tost.info().splitlines()[1]}
     x = torch.randn(2, 33, 48)
 
-    def step(name, work, bound):
+    def step(name, work, bound, each=True):
         try:
-            error = max(work(layer, exact) for layer, exact in pairs())
+            error = max(work(layer, exact) for layer, exact in pairs()) if each else work()
             found[name] = f"{error:.0e}" if error <= bound else f"{error:.0e} DEVIATES"
         except Exception as error:  # a row tells of every failure
             found[name] = f"FAILS: {type(error).__name__}: {error}".splitlines()[0][:200]
@@ -101,12 +103,26 @@ def probe():
         z.backward(torch.linspace(-1, 1, z.numel()).view(z.shape))
         return max(deviation([z], [y.double()]), deviation([other.grad], [gradients[0].double()]))
 
+    def delta_rule():
+        unit = torch.nn.functional.normalize
+        q, k, v = unit(torch.randn(2, 99, 3, 24), dim=3), unit(torch.randn(2, 99, 3, 24), dim=3), torch.randn(2, 99, 3, 17)
+        given = (q, k, v, torch.rand(2, 99, 3), -torch.rand(2, 99, 3))
+
+        def results(inputs):
+            inputs = [x.clone().requires_grad_() for x in inputs]
+            o, state = tost.ops.delta_rule(*inputs, output_final_state=True)
+            return (o, state, *torch.autograd.grad(o.square().sum() + state.square().sum(), inputs))
+
+        return deviation(results(given), results([x.double() for x in given]))
+
     step("values", lambda layer, exact: deviation([results(layer, x)[0]], [results(exact, x.double())[0]]), 1e-5)
     step("gradients", lambda layer, exact: deviation(results(layer, x)[1], results(exact, x.double())[1]), 1e-5)
     step("float16", lambda layer, exact: deviation([tost.nn.ops.plain.tssa(1000 * x.half(), torch.ones(4, 1).half())[0]],
                                                    [tost.nn.ops.plain.tssa(1000 * x.half().double(), torch.ones(4, 1))[0]]), 1e-3)
+    step("delta rule", delta_rule, 1e-5, each=False)
     step("compile", compiled, 1e-4)
     step("onnx", lambda layer, exact: check_onnx(layer, x), 1e-4)
+    found["self-test"] = "passes" if selftest.selftest(out=io.StringIO()) else "FAILS"
     print(json.dumps(found))
 
 

@@ -58,25 +58,16 @@ def _summarize_variant(name: str, found: Dict[int, Dict[str, Any]], metric: str,
     names = sorted({name for record in records for name in record["scores"]})
     scores = {score: mean_spread(number(r["scores"][score]) for r in records if score in r["scores"]) for score in names}
     damaged, curve = _corrupted(records, study), _curve(records)
+    kept = {key: last.get(key) for key in ("heads", "head_width", "state_bytes")}
+    times = {key: mean_spread(r[key] for r in records if r[key] is not None) for key in ("seconds", "cpu_seconds")}
     return Fields(
-        variant=name,
+        variant=name, parameters=last.get("parameters", 0), **kept, **times, chosen=None,
         by_seed={seed: number(record["scores"][metric]) for seed, record in done.items() if metric in record["scores"]},
-        parameters=last.get("parameters", 0),
-        heads=last.get("heads"),
-        head_width=last.get("head_width"),
-        state_bytes=last.get("state_bytes"),
-        chosen=None,
-        score=scores.get(metric, MeanSpread()),
-        difference=MeanSpread(),
-        scores=scores,
+        score=scores.get(metric, MeanSpread()), scores=scores, difference=MeanSpread(),
         corrupted={kind: [mean_spread(row[s] for row in rows) for s in range(len(study.corruptions.strengths))]
                    for kind, rows in damaged.items()},
         corrupted_mean={kind: mean_spread(mean_spread(row).mean for row in rows) for kind, rows in damaged.items()},
-        seconds=mean_spread(r["seconds"] for r in records if r["seconds"] is not None),
-        cpu_seconds=mean_spread(r["cpu_seconds"] for r in records if r["cpu_seconds"] is not None),
-        steps=[step for step, _, _ in curve],
-        epochs=[epoch for _, epoch, _ in curve],
-        curve=[score for _, _, score in curve],
+        **{key: [one[i] for one in curve] for i, key in enumerate(("steps", "epochs", "curve"))},
         failed=sum(bool(record["error"]) for record in found.values()),
     )
 
