@@ -109,6 +109,14 @@ for wheel in "$dist"/token_statistics-*none-any.whl "$dist"/token_statistics-*-c
   self_test "$wheel" > "$work/selftest.log" 2>&1 || { cat "$work/selftest.log"; say "$(basename "$wheel") fails its self-test."; exit 1; }
   tail -1 "$work/selftest.log"
 done
+# The program joins the last of them, and runs with torch (info) and without (models).
+for wheel in "$dist"/token_statistics_cli-*.whl; do
+  [ -e "$wheel" ] || continue
+  "$tools/bin/pip" --disable-pip-version-check --python "$work/empty/bin/python" install -q --no-deps --no-index "$wheel"
+  (cd / && "$work/empty/bin/tost" info && "$work/empty/bin/tost" models) > "$work/selftest.log" 2>&1 ||
+    { cat "$work/selftest.log"; say "$(basename "$wheel") does not run."; exit 1; }
+  say "$(basename "$wheel") runs"
+done
 
 printf '%s\n' "$notes" > "$dist/NOTES.md"
 (cd "$dist" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs -d '\n' sha256sum > SHA256SUMS)
