@@ -115,6 +115,13 @@ class Golden(unittest.TestCase):
             with self.subTest(model=row["model"], command=" ".join(row["command"])):
                 self.assertIsNone(difference(row["printed"], asked(row["model"], row["command"])))
 
+    def test_the_full_program_writes_the_text_of_the_small_one(self):
+        for model in filter(lambda name: name.startswith("language"), TRAIN):
+            with self.subTest(model=model):
+                command = ["generate", "FILE", "--prompt", "three and ", "--temperature", "0", "--max-tokens", "20"]
+                small, full = asked(model, command), asked(model, [*command, "--device", "auto"])
+                self.assertEqual(stable(small), stable(full))
+
     def test_a_run_folder_is_resumed(self):
         with tempfile.TemporaryDirectory() as folder:
             run = pathlib.Path(folder) / "run"

@@ -18,6 +18,10 @@ float from_float16(uint16_t half) {
   return sign != 0 ? -small : small;
 }
 
+struct BlockRelease {
+  void operator()(void* data) const { BlockCache::instance().release(data); }
+};
+
 // Copies elements in the order of their indices.
 void copy_strided(const Array& from, size_t dimension, const char* data, char*& to, int64_t width) {
   const int64_t count = from.size(dimension), step = from.strides()[dimension] * width;
@@ -43,10 +47,13 @@ Array::Array(Shape shape, TorchDtype dtype, std::shared_ptr<void> data, Shape st
 
 Array Array::empty(Shape shape, TorchDtype dtype) {
   Array array(std::move(shape), dtype, nullptr);
-  auto& cache = BlockCache::instance();
-  array.data_ = {cache.allocate(size_t(std::max<int64_t>(1, array.bytes()))),
-                 [&cache](void* data) { cache.release(data); }};
+  const auto bytes = size_t(std::max<int64_t>(1, array.bytes()));
+  array.data_ = {BlockCache::instance().allocate(bytes), BlockRelease()};
   return array;
+}
+
+bool Array::made_here() const {
+  return std::get_deleter<BlockRelease>(data_) != nullptr;
 }
 
 Array Array::zeros(Shape shape, TorchDtype dtype) {

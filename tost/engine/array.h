@@ -47,6 +47,7 @@ class Array {
   int64_t held_bytes() const { return std::max(held_bytes_, bytes()); }
   // Whether this array is the only owner of the bytes, which may then be changed in place.
   bool unique() const { return data_.use_count() == 1; }
+  bool made_here() const;  // whether its memory is that of empty()
   const std::shared_ptr<void>& owner() const { return data_; }
 
   // A pointer to the first element; null for an undefined array. The caller must know the type.

@@ -59,7 +59,7 @@ bool runs_in_engine(const std::filesystem::path& file) {
   const json object = config_in_header(file, kLanguageKind);
   if (object.is_null()) return false;
   const auto config = language_config_from_json(object);
-  return !config.auto_encoder && runs_without_modules(config);
+  return !config.auto_encoder && engine_has(config);
 }
 
 OpenedLanguage open_engine_language(const std::filesystem::path& file, const std::string& precision,

@@ -32,10 +32,6 @@ PackedLinear packed(const StepWeight& weight, Packing packing) {
   return weight.defined() ? PackedLinear(weight.rounded(), weight.bias, packing) : PackedLinear();
 }
 
-void round_numbers(const float* from, int64_t count, uint16_t* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = to_bfloat16(from[i]);
-}
-
 // Whether a block's mixer reads and gives bfloat16.
 bool mixes_narrow(const LanguageBlockWeights& block) {
   return block.kind == BlockMixer::kTssa && !block.filter.defined() && !block.gate.defined();
@@ -78,7 +74,7 @@ void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
   const void* x = rows;
   if (narrow_) {
     rounded = Array::empty({count * dim_}, TorchDtype::kBFloat16);
-    round_numbers(rows, count * dim_, rounded.mutable_data<uint16_t>());
+    kernels::round_rows(rows, count, dim_, rounded.mutable_data<void>());
     x = rounded.data<void>();
   }
   const auto* data = static_cast<const char*>(x);
@@ -102,21 +98,28 @@ void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
 }
 
 void LanguagePrefill::reserve(int64_t rows) {
-  if (x_.defined() && x_.size(0) == rows) return;
-  int64_t widest = dim_, most = weights_.config.heads;
+  if (x_.defined() && x_.size(0) >= rows) return;
+  int64_t w = 0, mixed = 0, base = 0, pi = 0, gate = 0, forget = 0;
   for (const auto& b : weights_.blocks) {
-    widest = std::max(widest, b.in.outputs());
-    most = std::max(most, b.router.outputs());
+    w = std::max(w, b.in.outputs());
+    pi = std::max(pi, b.router.outputs());
+    gate = std::max(gate, b.gate.outputs());
+    forget = std::max(forget, b.forget.outputs());
+    if (narrow_ && !mixes_narrow(b)) mixed = dim_;
+    if (b.filter.defined() || b.means.filter.defined()) base = dim_;
   }
-  const auto of = [rows](int64_t width) { return Array::empty({rows, width}); };
-  x_ = of(dim_);
-  w_ = of(widest);
-  y_ = of(dim_);
-  mixed_ = of(dim_);
-  base_ = of(dim_);
-  pi_ = of(most);
-  gate_ = of(dim_);
-  forget_ = of(weights_.config.heads);
+  const auto reserve = [rows](Array& numbers, int64_t width) {
+    numbers = {};  // before the new memory is taken
+    numbers = Array::empty({rows, width});
+  };
+  reserve(x_, dim_);
+  reserve(w_, w);
+  reserve(y_, dim_);
+  reserve(mixed_, mixed);
+  reserve(base_, base);
+  reserve(pi_, pi);
+  reserve(gate_, gate);
+  reserve(forget_, forget);
 }
 
 const float* LanguagePrefill::run(const int64_t* ids, int64_t batch, int64_t tokens,
@@ -200,9 +203,6 @@ void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bo
 
 void LanguagePrefill::open(int64_t index, const Tile& tile) {
   const auto& block = weights_.blocks[size_t(index)];
-  if (block.kind == BlockMixer::kModule) {
-    return norm(block.norm1, tile, w_.mutable_data() + tile.first * dim_, false);
-  }
   const auto& in = blocks_[size_t(index)].in;
   norm(block.norm1, tile, tile.scratch, narrow_);
   const bool narrow = narrow_ && mixes_narrow(block);
@@ -236,13 +236,10 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   const int64_t at_once = maps.fc.panels_within(kPrefillColumns);
   const bool final = index + 1 == int64_t(blocks_.size());
   const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
-  if (block.kind != BlockMixer::kModule) {
-    const auto* y = y_.data<char>();
-    const auto* from = y + tile.first * dim_ * (narrow_ ? 2 : 4);
-    maps.out.accumulate({.rows = tile.rows, .data = from, .stride = dim_}, stream, dim_, 0, dim_,
-                        product, maps.fc.ahead(0, at_once));
-    shift(maps.out_shift, tile);
-  }
+  const auto* mixed = y_.data<char>() + tile.first * dim_ * (narrow_ ? 2 : 4);
+  maps.out.accumulate({.rows = tile.rows, .data = mixed, .stride = dim_}, stream, dim_, 0, dim_,
+                      product, maps.fc.ahead(0, at_once));
+  shift(maps.out_shift, tile);
   norm(block.norm2, tile, tile.scratch, narrow_);
   for (int64_t p = 0; p < panels; p += at_once) {
     const int64_t last = std::min(panels, p + at_once), first = p * columns;
@@ -279,10 +276,9 @@ void LanguagePrefill::mix(int64_t index) {
     if (block.kind == BlockMixer::kTssa) tssa(block, index, text, threads);
     if (block.kind == BlockMixer::kMeans) means(block, index, text, threads);
     if (block.kind == BlockMixer::kDelta) delta(block, index, text, threads);
+    if (block.kind == BlockMixer::kSoftmax) softmax(block, index, text, threads);
   };
-  if (block.kind == BlockMixer::kSoftmax || block.kind == BlockMixer::kModule) {
-    for (size_t text = 0; text < states_.size(); ++text) mix_module(index, text);
-  } else if (texts == 1) {
+  if (texts == 1) {
     one(0, engine_threads());
   } else {
     parallel_tasks(texts, [&](int64_t begin, int64_t end) {
@@ -298,27 +294,7 @@ float* LanguagePrefill::mixed(int64_t first) {
 // Stores these results as the output map reads them.
 void LanguagePrefill::store_mixed(int64_t first, int64_t rows) {
   if (!narrow_) return;
-  round_numbers(mixed(first), rows * dim_, y_.mutable_data<uint16_t>() + first * dim_);
-}
-
-void LanguagePrefill::mix_module(int64_t index, size_t text) {
-  const auto& block = weights_.blocks[size_t(index)];
-  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
-  const int64_t first = int64_t(text) * rows;
-  const bool softmax = block.kind == BlockMixer::kSoftmax;
-  const int64_t width = (softmax ? 3 : 1) * dim_;
-  const Array input({batch, tokens_, width}, TorchDtype::kFloat32,
-                    {w_.owner(), w_.mutable_data() + first * width});
-  weights_.modules->mix(index, input, states_[text]->position, states_[text]->blocks[size_t(index)],
-                        mixed(first));
-  if (softmax) return store_mixed(first, rows);
-  kernels::FinishRowsArgs a{.rows = rows, .columns = dim_};
-  a.sums = mixed(first);
-  a.sums_stride = a.out_stride = dim_;
-  a.add = true;
-  a.gamma = block.gamma1.data();
-  a.out = x_.mutable_data() + first * dim_;
-  kernels::finish_rows(a);
+  kernels::round_rows(mixed(first), rows, dim_, y_.mutable_data<uint16_t>() + first * dim_);
 }
 
 void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, size_t text,
@@ -358,6 +334,23 @@ void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, si
     const ScratchBlock workspace(size_t(mix_delta_workspace(weights, tokens_)));
     for (int64_t i = begin; i < end; ++i) mix_delta(weights, mix, i, workspace.data());
   });
+  store_mixed(first, batch * tokens_);
+}
+
+void LanguagePrefill::softmax(const LanguageBlockWeights& block, int64_t index, size_t text,
+                              int threads) {
+  const auto& weights = block.softmax;
+  const int64_t batch = batch_ / int64_t(states_.size());
+  const int64_t first = int64_t(text) * batch * tokens_;
+  SoftmaxState state(weights, batch, tokens_, states_[text]->blocks[size_t(index)]);
+  SoftmaxMix mix{
+      .tokens = tokens_, .parts = w_.data() + first * 3 * dim_, .y = mixed(first), .state = &state};
+  if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
+  loop_over(threads)(batch * weights.heads, [&](int64_t begin, int64_t end) {
+    const ScratchBlock workspace(size_t(mix_softmax_workspace(weights, tokens_, state.cached)));
+    for (int64_t i = begin; i < end; ++i) mix_softmax(weights, mix, i, workspace.data());
+  });
+  state.keep();
   store_mixed(first, batch * tokens_);
 }
 

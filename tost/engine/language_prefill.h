@@ -65,10 +65,10 @@ class LanguagePrefill {
   void mix(int64_t block);
   float* mixed(int64_t first);
   void store_mixed(int64_t first, int64_t rows);
-  void mix_module(int64_t block, size_t text);
   void tssa(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
   void means(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
   void delta(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  void softmax(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
 
   const LanguageWeights& weights_;
   const int64_t dim_;

@@ -29,17 +29,10 @@ LanguageStep::LanguageStep(const LanguageWeights& weights)
 }
 
 void LanguageStep::add_stages() {
-  constexpr Work kMixing[] = {Work::kTssa, Work::kMeans, Work::kDelta, Work::kAttention,
-                              Work::kModule};  // by BlockMixer
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
-    const auto block = int64_t(i);
-    const Work mixing = kMixing[size_t(weights_.blocks[i].kind)];
-    if (mixing == Work::kModule) {
-      stages_.push_back({mixing, block});
-    } else {
-      stages_.insert(stages_.end(), {{Work::kIn, block}, {mixing, block}, {Work::kOut, block}});
+  for (int64_t block = 0; block < int64_t(weights_.blocks.size()); ++block) {
+    for (const Work each : {Work::kIn, Work::kMix, Work::kOut, Work::kFc, Work::kProj}) {
+      stages_.push_back({each, block});
     }
-    stages_.insert(stages_.end(), {{Work::kFc, block}, {Work::kProj, block}});
   }
   stages_.push_back({Work::kHead, 0});
 }
@@ -91,11 +84,15 @@ void LanguageStep::prepare_states() {
   past_.assign(statistics_.size(), nullptr);
   means_.assign(statistics_.size(), {});
   deltas_.assign(statistics_.size(), {});
+  softmaxes_.assign(statistics_.size(), {});
   for (size_t i = 0; i < statistics_.size(); ++i) {
     const auto& block = weights_.blocks[i / states_.size()];
     Arrays& own = states_[i % states_.size()]->blocks[i / states_.size()];
     if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch, own);
     if (block.kind == BlockMixer::kDelta) deltas_[i].emplace(block.delta, batch, own);
+    if (block.kind == BlockMixer::kSoftmax) {
+      softmaxes_[i].emplace(block.softmax, batch, tokens_, own);
+    }
     if (block.kind != BlockMixer::kTssa) continue;
     statistics_[i] =
         owned_state(own, "statistics", {batch, size}, TorchDtype::kFloat64).mutable_data<double>();
@@ -133,24 +130,14 @@ void LanguageStep::run_stages(float* logits) {
   prepare_states();
   prepare_workspace(threads);
   const size_t count = stages_.size() - (logits == nullptr ? 1 : 0);
-  for (size_t i = 0; i < count;) {
-    if (stages_[i].work == Work::kAttention || stages_[i].work == Work::kModule) {
-      for (size_t text = 0; text < states_.size(); ++text) call_module(stages_[i], text);
-      ++i;
-      continue;
+  on_all_threads(threads, [&](int thread, int all) {
+    for (size_t s = 0; s < count; ++s) {
+      work(stages_[s], thread, all);
+      wait_for_all();
     }
-    size_t end = i;
-    while (end < count && stages_[end].work != Work::kAttention &&
-           stages_[end].work != Work::kModule) {
-      ++end;
-    }
-    on_all_threads(threads, [&](int thread, int all) {
-      for (size_t s = i; s < end; ++s) {
-        work(stages_[s], thread, all);
-        wait_for_all();
-      }
-    });
-    i = end;
+  });
+  for (auto& state : softmaxes_) {
+    if (state) state->keep();
   }
 }
 
@@ -167,14 +154,11 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
       multiply(block.forget, scratch, rows, numbers(forget_), nullptr, thread, threads);
       multiply(block.gate, scratch, rows, numbers(gate_), nullptr, thread, threads);
       break;
-    case Work::kTssa:
-      tssa(stage, thread, threads);
-      break;
-    case Work::kMeans:
-      means(stage, thread, threads);
-      break;
-    case Work::kDelta:
-      delta(stage, thread, threads);
+    case Work::kMix:
+      if (block.kind == BlockMixer::kTssa) tssa(stage, thread, threads);
+      if (block.kind == BlockMixer::kMeans) means(stage, thread, threads);
+      if (block.kind == BlockMixer::kDelta) delta(stage, thread, threads);
+      if (block.kind == BlockMixer::kSoftmax) softmax(stage, thread, threads);
       break;
     case Work::kOut:
       multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
@@ -189,9 +173,6 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
     case Work::kHead:
       norm_rows(weights_.norm, numbers(x_) + (tokens_ - 1) * dim_, tokens_ * dim_, batch_, scratch);
       multiply(weights_.table, scratch, batch_, logits_, nullptr, thread, threads);
-      break;
-    case Work::kAttention:
-    case Work::kModule:
       break;
   }
 }
@@ -278,12 +259,16 @@ kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) {
 
 void LanguageStep::prepare_workspace(int threads) {
   int64_t each = kernels::causal_forward_workspace(tssa_args(0), 1);
-  for (const auto& block : weights_.blocks) {
+  for (size_t i = 0; i < softmaxes_.size(); ++i) {
+    const auto& block = weights_.blocks[i / states_.size()];
     const int64_t batch = batch_ / int64_t(states_.size());
     if (block.kind == BlockMixer::kMeans) {
       each = std::max(each, mix_means_workspace(block.means, batch, tokens_));
     } else if (block.kind == BlockMixer::kDelta) {
       each = std::max(each, mix_delta_workspace(block.delta, tokens_));
+    } else if (block.kind == BlockMixer::kSoftmax) {
+      const int64_t cached = softmaxes_[i]->cached;
+      each = std::max(each, mix_softmax_workspace(block.softmax, tokens_, cached));
     }
   }
   workspace_bytes_ = aligned(each) + 64;
@@ -351,56 +336,46 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
   }
 }
 
-// This thread's share of the heads of all texts.
+template <class State, class Body>
+void LanguageStep::over_heads(const Stage& stage, std::vector<std::optional<State>>& of_texts,
+                              int thread, int threads, const Body& body) {
+  const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
+  const int64_t last = batch_ * heads * (thread + 1) / threads;
+  for (int64_t i = batch_ * heads * thread / threads; i < last; ++i) {
+    const int64_t text = i / (batch * heads);
+    body(*of_texts[size_t(stage.block) * states_.size() + size_t(text)], text * batch * tokens_,
+         i % (batch * heads), workspace_.mutable_data<char>() + thread * workspace_bytes_);
+  }
+}
+
 void LanguageStep::delta(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
   const auto& weights = block.delta;
-  const int64_t heads = weights.heads, batch = batch_ / int64_t(states_.size());
-  const int64_t last = batch_ * heads * (thread + 1) / threads;
-  for (int64_t i = batch_ * heads * thread / threads; i < last; ++i) {
-    const int64_t text = i / (batch * heads), first = text * batch * tokens_;
-    const auto& state = *deltas_[size_t(stage.block) * states_.size() + size_t(text)];
-    DeltaMix mix{.tokens = tokens_,
-                 .parts = w_.data() + first * weights.parts() * dim_,
-                 .beta = beta_.data() + first * weights.steps * heads,
-                 .y = numbers(y_) + first * dim_,
-                 .memory = state.memory,
-                 .past = state.past};
-    if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
-    if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
-    mix_delta(weights, mix, i % (batch * heads),
-              workspace_.mutable_data<char>() + thread * workspace_bytes_);
-  }
+  over_heads(stage, deltas_, thread, threads,
+             [&](const DeltaState& state, int64_t first, int64_t index, void* workspace) {
+               DeltaMix mix{.tokens = tokens_,
+                            .parts = w_.data() + first * weights.parts() * dim_,
+                            .beta = beta_.data() + first * weights.steps * weights.heads,
+                            .y = numbers(y_) + first * dim_,
+                            .memory = state.memory,
+                            .past = state.past};
+               if (block.forget.defined()) mix.forget = forget_.data() + first * weights.heads;
+               if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
+               mix_delta(weights, mix, index, workspace);
+             });
 }
 
-// The rows of the texts that share state `text`, [batch, tokens, width].
-Array LanguageStep::rows_of(const Array& all, size_t text, int64_t width) const {
-  const int64_t batch = batch_ / int64_t(states_.size());
-  float* first = const_cast<float*>(all.data()) + int64_t(text) * batch * tokens_ * width;
-  return {{batch, tokens_, width}, TorchDtype::kFloat32, {all.owner(), first}};
-}
-
-// Runs a mixer that is a module, between two parallel regions.
-void LanguageStep::call_module(const Stage& stage, size_t text) {
+void LanguageStep::softmax(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
-  Arrays& state = states_[text]->blocks[size_t(stage.block)];
-  const int64_t position = states_[text]->position;
-  Array y = rows_of(y_, text, dim_);
-  if (stage.work == Work::kAttention) {
-    weights_.modules->mix(stage.block, rows_of(w_, text, 3 * dim_), position, state, numbers(y));
-    return;
-  }
-  Array x = rows_of(x_, text, dim_), normed = rows_of(w_, text, dim_);
-  const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
-  norm_rows(block.norm1, numbers(x), dim_, rows, numbers(normed));
-  weights_.modules->mix(stage.block, normed, position, state, numbers(y));
-  kernels::FinishRowsArgs a{.rows = rows, .columns = dim_};
-  a.sums = numbers(y);
-  a.sums_stride = a.out_stride = dim_;
-  a.add = true;
-  a.gamma = block.gamma1.data();
-  a.out = numbers(x);
-  kernels::finish_rows(a);
+  over_heads(stage, softmaxes_, thread, threads,
+             [&](const SoftmaxState& state, int64_t first, int64_t index, void* workspace) {
+               SoftmaxMix mix{.tokens = tokens_,
+                              .parts = w_.data() + first * 3 * dim_,
+                              .y = numbers(y_) + first * dim_,
+                              .state = &state};
+               if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
+               mix_softmax(block.softmax, mix, index, workspace);
+             });
 }
 
 void LanguageStep::head(const float* rows, int64_t count, float* logits) const {

@@ -38,18 +38,7 @@ class LanguageStep {
   void head(const float* rows, int64_t count, float* logits) const;
 
  private:
-  enum class Work : uint8_t {
-    kIn,
-    kTssa,
-    kMeans,
-    kDelta,
-    kOut,
-    kFc,
-    kProj,
-    kHead,
-    kAttention,
-    kModule
-  };
+  enum class Work : uint8_t { kIn, kMix, kOut, kFc, kProj, kHead };
   struct Stage {
     Work work;
     int64_t block;
@@ -79,9 +68,13 @@ class LanguageStep {
   void note_memberships(int64_t block, const float* from, int64_t step, int64_t times);
   void tssa(const Stage& stage, int thread, int threads);
   void means(const Stage& stage, int thread, int threads);
+  // Calls body(state, first row of its texts, head among theirs, workspace) for this thread's share
+  // of the heads of all texts.
+  template <class State, class Body>
+  void over_heads(const Stage& stage, std::vector<std::optional<State>>& of_texts, int thread,
+                  int threads, const Body& body);
   void delta(const Stage& stage, int thread, int threads);
-  void call_module(const Stage& stage, size_t text);
-  Array rows_of(const Array& all, size_t text, int64_t width) const;
+  void softmax(const Stage& stage, int thread, int threads);
 
   const LanguageWeights& weights_;
   const int64_t dim_, widest_;
@@ -104,6 +97,7 @@ class LanguageStep {
   std::vector<float*> past_;
   std::vector<std::optional<MeansState>> means_;
   std::vector<std::optional<DeltaState>> deltas_;
+  std::vector<std::optional<SoftmaxState>> softmaxes_;
   float* logits_ = nullptr;
 };
 

@@ -66,41 +66,57 @@ void add_delta(LanguageBlockWeights& b, WeightSource& source, const std::string&
   d.norm = source.values(mixer + "norm", {c.dim / c.heads});
 }
 
-BlockMixer kind_of(const LanguageConfig& c, const std::string& name) {
+// As nn/causal_attention.h.
+void add_softmax(LanguageBlockWeights& b, WeightSource& source, const std::string& mixer,
+                 const LanguageConfig& c, WeightType type) {
   const auto& o = c.options;
-  if (name == "means") return BlockMixer::kMeans;
-  if (name == "delta") return BlockMixer::kDelta;
-  if (name == "tssa" && o.decay == "none" && o.means == "none") return BlockMixer::kTssa;
+  b.softmax = {.heads = c.heads, .dim = c.dim, .window = o.window};
+  b.in = source.map(mixer + "c_attn", 3 * c.dim, c.dim, c.bias, type);
   // In hybrids softmax has no gate.
-  return name == "softmax" && (!o.gate || c.hybrid_every > 0) ? BlockMixer::kSoftmax
-                                                              : BlockMixer::kModule;
+  if (o.gate && c.hybrid_every == 0) {
+    b.gate = source.map(mixer + "gate", c.dim, c.dim, c.bias, type);
+  }
+  if (o.conv > 0) b.softmax.filter = source.values(mixer + "conv.weight", {o.conv, 3 * c.dim});
+}
+
+struct MixerOfEngine {
+  const char* name;
+  BlockMixer kind;
+  void (*add)(LanguageBlockWeights&, WeightSource&, const std::string&, const LanguageConfig&,
+              WeightType);
+};
+constexpr MixerOfEngine kMixers[] = {{"tssa", BlockMixer::kTssa, add_tssa},
+                                     {"means", BlockMixer::kMeans, add_means},
+                                     {"delta", BlockMixer::kDelta, add_delta},
+                                     {"softmax", BlockMixer::kSoftmax, add_softmax}};
+
+const MixerOfEngine* find_mixer(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kMixers), std::end(kMixers),
+                                   [&](const MixerOfEngine& m) { return m.name == name; });
+  return found == std::end(kMixers) ? nullptr : found;
 }
 
 }  // namespace
 
-BlockMixer mixer_kind(const LanguageConfig& c, int64_t index) {
-  return kind_of(c, mixer_of_block(c, index));
-}
-
-bool runs_without_modules(const LanguageConfig& c) {
+bool engine_has(const LanguageConfig& c) {
   const auto& o = c.options;
-  bool tssa = false, delta = false;
-  for (const std::string& name : {c.mixer, c.hybrid_every > 0 ? c.hybrid_mixer : c.mixer}) {
-    const BlockMixer kind = kind_of(c, name);
-    if (kind == BlockMixer::kSoftmax || kind == BlockMixer::kModule) return false;
-    tssa = tssa || kind == BlockMixer::kTssa;
-    delta = delta || kind == BlockMixer::kDelta;
-  }
+  const std::string& other = c.hybrid_every > 0 ? c.hybrid_mixer : c.mixer;
+  if (find_mixer(c.mixer) == nullptr || find_mixer(other) == nullptr) return false;
+  const auto has = [&](const char* name) { return c.mixer == name || other == name; };
+  const bool tssa = has("tssa"), delta = has("delta"), means = has("means");
+  // Decay and means of TSSA are not in the engine.
+  if (o.means != "none" || (o.decay != "none" && (tssa || !(means || delta)))) return false;
   if (!tssa && (o.bias_positions != -1 || o.scale_pi)) return false;
   if (!delta && (o.beta_range != 1 || o.delta_steps != 1)) return false;
-  return o.means == "none" && o.window == 0 && o.attention_dropout == -1;
+  if (!has("softmax") && (o.window != 0 || o.attention_dropout != -1)) return false;
+  return !o.gate || c.hybrid_every == 0 || tssa || delta || means;
 }
 
 LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSource& source,
-                                 Precision precision, std::shared_ptr<ModuleMixers> with_modules)
-    : config(model_config), type(facts_of(precision).maps), modules(std::move(with_modules)) {
+                                 Precision precision)
+    : config(model_config), type(facts_of(precision).maps) {
   const auto& c = config;
-  if (modules == nullptr && !runs_without_modules(c)) {
+  if (!engine_has(c)) {
     fail_data("A mixer of this model (", c.mixer, c.hybrid_every > 0 ? ", " + c.hybrid_mixer : "",
               ") or an addition to it needs the full program; build it by `make`.");
   }
@@ -112,22 +128,16 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
   }
   for (int64_t i = 0; i < c.depth; ++i) {
     const std::string block = cat("transformer.h.", i, "."), mixer = block + "attn.";
-    LanguageBlockWeights b{.kind = mixer_kind(c, i)};
+    const auto& own = *find_mixer(mixer_of_block(c, i));
+    LanguageBlockWeights b{.kind = own.kind};
     b.norm1 = source.norm(block + "ln_1", c.dim, c.bias, kEps);
     b.norm2 = source.norm(block + "ln_2", c.dim, c.bias, kEps);
     b.gamma1 = source.values(block + "gamma1", {c.dim});
     b.gamma2 = source.values(block + "gamma2", {c.dim});
     b.fc = source.map(block + "mlp.c_fc", mlp_hidden, c.dim, c.bias, type);
     b.proj = source.map(block + "mlp.c_proj", c.dim, mlp_hidden, c.bias, type);
-    if (b.kind == BlockMixer::kTssa) add_tssa(b, source, mixer, c, type);
-    if (b.kind == BlockMixer::kMeans) add_means(b, source, mixer, c, type);
-    if (b.kind == BlockMixer::kDelta) add_delta(b, source, mixer, c, type);
-    if (b.kind == BlockMixer::kSoftmax) {
-      b.in = source.map(mixer + "c_attn", 3 * c.dim, c.dim, c.bias, type);
-    }
-    if (b.kind != BlockMixer::kModule) {
-      b.out = source.map(mixer + "c_proj", c.dim, c.dim, c.bias, type);
-    }
+    own.add(b, source, mixer, c, type);
+    b.out = source.map(mixer + "c_proj", c.dim, c.dim, c.bias, type);
     blocks.push_back(std::move(b));
   }
   norm = source.norm("transformer.ln_f", c.dim, c.bias, kEps);
@@ -166,12 +176,10 @@ void LanguageWeights::embed(int64_t id, int64_t position, float* to) const {
 
 int64_t LanguageWeights::step_bytes() const {
   int64_t bytes = table.bytes() + norm.weight.bytes();
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const auto& b = blocks[i];
+  for (const auto& b : blocks) {
     for (const auto* w : b.maps()) bytes += w->bytes();
-    bytes += b.means.bytes() + b.delta.bytes() + b.filter.bytes() + b.norm1.weight.bytes() +
-             b.norm2.weight.bytes() + b.gamma1.bytes() + b.gamma2.bytes();
-    if (b.kind == BlockMixer::kModule) bytes += modules->bytes(int64_t(i));
+    bytes += b.means.bytes() + b.delta.bytes() + b.softmax.filter.bytes() + b.filter.bytes() +
+             b.norm1.weight.bytes() + b.norm2.weight.bytes() + b.gamma1.bytes() + b.gamma2.bytes();
   }
   return bytes;
 }

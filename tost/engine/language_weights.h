@@ -11,6 +11,7 @@
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
 #include "tost/engine/precision.h"
+#include "tost/engine/softmax_mix.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
 
@@ -21,18 +22,7 @@ enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
   kMeans,    // running group means, kernels/means.h
   kDelta,    // the delta rule, kernels/delta.h
-  kSoftmax,  // attention with a key-value cache, by ModuleMixers
-  kModule,   // any other mixer as a whole, by ModuleMixers
-};
-
-// Mixers that the engine lacks, which run as modules of torch on rounded weights.
-class ModuleMixers {
- public:
-  virtual ~ModuleMixers() = default;
-  // Computes y [B, T, C] of a block from projected tokens x [B, T, 3 C] (kSoftmax) or from the
-  // normalised rows x [B, T, C] (kModule), and updates `state`.
-  virtual void mix(int64_t block, const Array& x, int64_t position, Arrays& state, float* y) = 0;
-  virtual int64_t bytes(int64_t block) const = 0;  // of the mixer's weights
+  kSoftmax,  // attention with a key-value cache
 };
 
 struct LanguageBlockWeights {
@@ -42,27 +32,27 @@ struct LanguageBlockWeights {
     return {&in, &router, &gate, &forget, &out, &fc, &proj};
   }
 
-  BlockMixer kind = BlockMixer::kModule;
+  BlockMixer kind = BlockMixer::kTssa;
   NormWeight norm1, norm2;
-  StepWeight in, out;    // of the mixer; undefined for kModule
-  StepWeight fc, proj;   // of the MLP
-  StepWeight router;     // kMeans; of kDelta the strengths of updates
-  StepWeight gate;       // kTssa and kDelta, where they have one
-  StepWeight forget;     // kDelta, where its decay is learned
-  MeansWeights means;    // kMeans
-  DeltaWeights delta;    // kDelta
-  Array gamma1, gamma2;  // [C] float32
-  Array temp;            // [H, 1], kTssa
-  Array denom_bias;      // [H, positions, 1], kTssa
-  Array filter;          // [taps, C], kTssa; undefined without a convolution
-  double scale = 1;      // kTssa: of the operator's result
+  StepWeight in, out;      // of the mixer
+  StepWeight fc, proj;     // of the MLP
+  StepWeight router;       // kMeans; of kDelta the strengths of updates
+  StepWeight gate;         // of all but kMeans, where they have one
+  StepWeight forget;       // kDelta, where its decay is learned
+  MeansWeights means;      // kMeans
+  DeltaWeights delta;      // kDelta
+  SoftmaxWeights softmax;  // kSoftmax
+  Array gamma1, gamma2;    // [C] float32
+  Array temp;              // [H, 1], kTssa
+  Array denom_bias;        // [H, positions, 1], kTssa
+  Array filter;            // [taps, C], kTssa; undefined without a convolution
+  double scale = 1;        // kTssa: of the operator's result
 };
 
 struct LanguageWeights {
-  // Shares the arrays of the source if possible. `modules` runs the mixers that the engine lacks;
-  // if null, a data Error names the first of these mixers. Throws as WeightSource.
-  LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision,
-                  std::shared_ptr<ModuleMixers> modules = nullptr);
+  // Shares the arrays of the source if possible. Throws a data Error for a model that the engine
+  // lacks a mixer of, and as WeightSource.
+  LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
   // Writes the sum of the token's and the position's vectors [C] for one row.
@@ -78,14 +68,11 @@ struct LanguageWeights {
   NormWeight norm;
   int64_t mlp_hidden = 0;
   kernels::Activation activation = kernels::Activation::kGelu;
-  std::shared_ptr<ModuleMixers> modules;
 };
 
-// The mixer of block `index`.
-BlockMixer mixer_kind(const LanguageConfig& config, int64_t index);
-// Whether the engine needs no modules for it. Also false for additions that none of its mixers has,
+// Whether the engine has the model's mixers. Also false for additions that none of them has,
 // because only the full program knows those of every mixer.
-bool runs_without_modules(const LanguageConfig& config);
+bool engine_has(const LanguageConfig& config);
 
 // Throws a data Error for ids [n] that the model cannot read after `position` tokens.
 void check_ids(const LanguageConfig& config, const int64_t* ids, int64_t count);

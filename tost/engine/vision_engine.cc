@@ -7,7 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/threads.h"
-#include "tost/engine/vision_means.h"
+#include "tost/engine/vision_mixers.h"
 #include "tost/kernels/attend_rows.h"
 #include "tost/kernels/row_ops.h"
 
@@ -50,13 +50,7 @@ class ClassPass {
     norm(block.norm2, stream, images, stream, dim, true);
     const void* branch = stream;
     if (half_) {
-      kernels::FinishRowsArgs copy;
-      copy.rows = images;
-      copy.columns = copy.sums_stride = copy.out_stride = dim;
-      copy.sums = stream;
-      copy.out = workspace_.class_normed;
-      copy.out_dtype = dtype();
-      kernels::finish_rows(copy);
+      kernels::round_rows(stream, images, dim, workspace_.class_normed);
       branch = workspace_.class_normed;
     }
     product(block.fc1, branch, dim, images,
@@ -155,12 +149,8 @@ constexpr int64_t kMostImages = 32;  // of one pass
 VisionMixer checked_mixer(const VisionConfig& config, WeightSource& source, Packing products,
                           VisionMixer mixer) {
   const bool transformer = config.architecture == "transformer";
-  if (transformer && mixer == nullptr && config.mixer == "means") {
-    return means_mixers(config, source, products);
-  }
-  if (transformer && (mixer != nullptr || engine_mixer(config) != EngineMixer::kModule)) {
-    return mixer;
-  }
+  if (engine_has(config)) return engine_mixers(config, source, products);
+  if (transformer && mixer != nullptr) return mixer;
   fail_data("The model '", config.name, "' with the ", transformer ? "mixer '" : "architecture '",
             transformer ? config.mixer : config.architecture,
             "' needs the full program; build it by `make`.");

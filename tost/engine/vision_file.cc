@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
+#include "tost/engine/vision_mixers.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {
@@ -82,9 +83,7 @@ ModelInfo model_info_of(const std::map<std::string, std::string>& metadata,
 bool pictures_run_in_engine(const std::filesystem::path& file) {
   const json object = config_in_header(file, "vision");
   if (object.is_null()) return false;
-  const auto config = vision_config_from_json(object);
-  return config.architecture == "transformer" &&
-         (engine_mixer(config) != EngineMixer::kModule || config.mixer == "means");
+  return engine_has(vision_config_from_json(object));
 }
 
 OpenedVision open_engine_vision(const std::filesystem::path& file, const std::string& precision) {

@@ -98,13 +98,8 @@ const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
   void* planes = workspace_.pictures[static_cast<size_t>(owner)][0];
   const int64_t columns = workspace_.shape.columns * config_.patch;
   parallel(config_.in_channels * workspace_.shape.rows, [&](int64_t begin, int64_t end) {
-    kernels::FinishRowsArgs copy;
-    copy.rows = (end - begin) * config_.patch;
-    copy.columns = copy.sums_stride = copy.out_stride = columns;
-    copy.sums = picture + begin * config_.patch * columns;
-    copy.out = at(planes, begin * config_.patch, columns);
-    copy.out_dtype = dtype();
-    kernels::finish_rows(copy);
+    kernels::round_rows(picture + begin * config_.patch * columns, (end - begin) * config_.patch,
+                        columns, at(planes, begin * config_.patch, columns));
   });
   return planes;
 }

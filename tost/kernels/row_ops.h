@@ -90,4 +90,12 @@ struct FinishRowsArgs {
 };
 void finish_rows(const FinishRowsArgs& args);
 
+// Rounds contiguous rows to bfloat16.
+inline void round_rows(const float* x, int64_t rows, int64_t columns, void* y) {
+  FinishRowsArgs a{.rows = rows, .columns = columns, .sums = x, .sums_stride = columns, .out = y};
+  a.out_stride = columns;
+  a.out_dtype = DType::kBfloat16;
+  finish_rows(a);
+}
+
 }  // namespace tost::kernels

@@ -17,17 +17,12 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
 }
 
 Tensor CausalAttention::forward(const Tensor& x, const MixerCall& call) {
-  return project_gated(attend(c_attn->forward(x), call.state), x, gate.get(), *c_proj, call.trace);
-}
-
-Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
-  const int64_t batch = projected.size(0), tokens = projected.size(1), dim = config_.dim;
-  auto qkv = projected;
-  if (conv != nullptr) qkv = conv->forward(qkv, state != nullptr ? &(*state)["conv"] : nullptr);
+  const int64_t batch = x.size(0), tokens = x.size(1), dim = config_.dim;
+  const auto qkv = convolved(conv, c_attn->forward(x), call);
   const auto parts =
       qkv.view({batch, tokens, 3, config_.heads, dim / config_.heads}).permute({2, 0, 3, 1, 4});
-  auto y = mix(parts[0], parts[1], parts[2], state);
-  return y.transpose(1, 2).reshape({batch, tokens, dim});
+  const auto y = mix(parts[0], parts[1], parts[2], call.state).transpose(1, 2);
+  return project_gated(y.reshape(x.sizes()), x, gate.get(), *c_proj, call.trace);
 }
 
 namespace {
@@ -41,36 +36,16 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
 
-// Concatenates `cached` and `fresh` along the tokens. Appends in place if the buffer of `cached`
-// has room and no other owner. Otherwise copies to a buffer of twice the length, so that most
-// tokens need no copy of the cache.
+// The cached tokens and the new ones.
 Tensor append(const Tensor& cached, const Tensor& fresh) {
-  if (!cached.defined() || cached.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
-  const int64_t width = fresh.size(3), old = cached.size(2), count = old + fresh.size(2);
-  const int64_t row = cached.stride(1);
-  const bool whole_rows = row > 0 && cached.stride(3) == 1 && cached.stride(2) == width;
-  const bool room = whole_rows && cached.storage_offset() % row + count * width <= row &&
-                    cached.use_count() == 1 && !torch::GradMode::is_enabled();
-  Tensor all;
-  if (room) {
-    all = cached.as_strided({cached.size(0), cached.size(1), count, width}, cached.strides());
-  } else {
-    auto buffer =
-        torch::empty({cached.size(0), cached.size(1), 2 * count, width}, cached.options());
-    all = buffer.narrow(2, 0, count);
-    all.narrow(2, 0, old).copy_(cached);
-  }
-  all.narrow(2, old, fresh.size(2)).copy_(fresh);
-  return all;
+  return cached.defined() ? torch::cat({cached, fresh}, 2) : fresh;
 }
 
-// The last `count` tokens of a cache. The result is a view after a single token, to save time, and
-// else a copy, to free the memory of dropped tokens.
-Tensor last_tokens(const Tensor& all, int64_t count, int64_t arrived) {
-  const int64_t first = std::max<int64_t>(0, all.size(2) - count);
-  if (first == 0) return all;
-  const auto cached = all.narrow(2, first, all.size(2) - first);
-  return arrived == 1 ? cached : cached.clone(at::MemoryFormat::Contiguous);
+// Without the tokens that no later one sees. A copy frees the memory of these.
+Tensor last_tokens(const Tensor& all, int64_t window) {
+  if (window == 0) return all.contiguous();
+  const int64_t count = std::min(all.size(2), window - 1);
+  return all.narrow(2, all.size(2) - count, count).clone(at::MemoryFormat::Contiguous);
 }
 
 // Computes attention in a sliding window by blocks of queries, in time linear in the tokens.
@@ -99,8 +74,8 @@ Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tenso
     auto &cached_k = (*state)["k"], &cached_v = (*state)["v"];
     k = append(cached_k, k_new.detach());
     v = append(cached_v, v_new.detach());
-    cached_k = window > 0 ? last_tokens(k, window - 1, queries) : k;
-    cached_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
+    cached_k = last_tokens(k, window);
+    cached_v = last_tokens(v, window);
   }
   const int64_t keys = k.size(2);
   const double mixer_dropout = config_.options.attention_dropout;

@@ -13,8 +13,6 @@ class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  // Computes attention from q, k and v [B, T, 3 C] to [B, T, C], without the projections.
-  torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
   std::shared_ptr<Linear> c_proj;    // [C, C]

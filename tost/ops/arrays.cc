@@ -44,18 +44,6 @@ at::Tensor tensor_of(const Array& array) {
   return at::from_blob(data, array.shape(), array.strides(), keep, options);
 }
 
-at::Tensor take_tensor(Array& array) {
-  auto* holder = std::get_deleter<TensorHolder>(array.owner());
-  at::Tensor tensor;
-  if (holder != nullptr && array.unique()) {
-    tensor = std::move(holder->tensor);
-  } else {
-    tensor = tensor_of(array);
-  }
-  array = {};
-  return tensor;
-}
-
 Arrays arrays_of(Tensors tensors) {
   Arrays arrays;
   for (auto& [name, tensor] : tensors) {
@@ -67,7 +55,7 @@ Arrays arrays_of(Tensors tensors) {
 
 Tensors take_tensors(Arrays& arrays) {
   Tensors tensors;
-  for (auto& [name, array] : arrays) tensors[name] = take_tensor(array);
+  for (auto& [name, array] : arrays) tensors[name] = tensor_of(array);
   arrays.clear();
   return tensors;
 }

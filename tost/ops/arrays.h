@@ -17,10 +17,8 @@ Array array_of(const at::Tensor& tensor);
 
 // The tensor from which the array was made; for other arrays a tensor over the array's memory.
 at::Tensor tensor_of(const Array& array);
-// Converts an array and leaves it undefined, so that the tensor can be the only owner.
-at::Tensor take_tensor(Array& array);
 
-// Converts all arrays of a map, and leaves them undefined.
+// Converts all arrays of a map, and removes them.
 using Tensors = std::map<std::string, at::Tensor>;
 Arrays arrays_of(Tensors tensors);
 Tensors take_tensors(Arrays& arrays);

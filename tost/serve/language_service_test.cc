@@ -48,8 +48,9 @@ class ServedTexts : public ::testing::TestWithParam<const char*> {
  protected:
   bool small() const { return GetParam() == std::string("Small"); }
   std::vector<std::string> mixers() const {
-    return small() ? std::vector<std::string>{"tssa", "means"}
-                   : std::vector<std::string>{"tssa", "means", "softmax"};
+    std::vector<std::string> names{"tssa", "means", "softmax"};
+    if (!small()) names.emplace_back("linear");  // by modules
+    return names;
   }
   ServedText text_of(const std::string& mixer, Precision precision = Precision::kFp32,
                      const std::string& positions = "none") const {

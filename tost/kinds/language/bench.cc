@@ -83,6 +83,9 @@ class BenchLanguage : public BenchModel {
                           bool engine) override {
     Extend extend;
     int64_t bytes = 0;
+    if (engine && !engine_has(model_->config())) {
+      fail_usage("The engine lacks a mixer of this model or an addition to it; use --engine off.");
+    }
     if (engine) {
       auto made = std::make_shared<LanguageEngine>(*model_, precision);
       bytes = made->step_bytes();

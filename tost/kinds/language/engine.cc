@@ -1,14 +1,12 @@
 #include "tost/kinds/language/engine.h"
 
 #include "tost/base/error.h"
-#include "tost/nn/causal_attention.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 
 namespace tost {
 
-using kernels::WeightType;
 using torch::Tensor;
 
 namespace {
@@ -19,59 +17,6 @@ struct PlainMode {
   const c10::InferenceMode off{false};
   const torch::NoGradGuard no_grad;
   const DeviceAutocast own_precision{Autocast::kOff};
-};
-
-// The mixers of a model, with weights rounded to the precision of the engine.
-class MixersOfModel : public ModuleMixers {
- public:
-  MixersOfModel(const LanguageModel& model, WeightType type) {
-    bool calls = false;
-    for (int64_t i = 0; i < model.config().depth; ++i) {
-      calls |= mixer_kind(model.config(), i) == BlockMixer::kModule;
-    }
-    const auto copy = calls && type != WeightType::kFloat32 ? rounded_copy(model, type) : nullptr;
-    for (const auto& block : (copy != nullptr ? *copy : model).blocks()) {
-      mixers_.push_back(block->attn);
-    }
-  }
-
-  void mix(int64_t block, const Array& x, int64_t position, Arrays& state, float* y) override {
-    const PlainMode mode;
-    auto& mixer = *mixers_[size_t(block)];
-    MixerState own = take_tensors(state);
-    auto* attention = dynamic_cast<CausalAttention*>(&mixer);
-    const Tensor in = tensor_of(x);
-    const bool projected = attention != nullptr && in.size(2) == attention->c_attn->weight.size(0);
-    const Tensor mixed = projected ? attention->attend(in, &own)
-                                   : mixer.forward(in, {.state = &own, .position = position});
-    state = arrays_of(std::move(own));
-    torch::from_blob(y, mixed.sizes(), torch::kFloat).copy_(mixed);
-  }
-
-  int64_t bytes(int64_t block) const override {
-    int64_t bytes = 0;
-    for (const auto& p : mixers_[size_t(block)]->parameters()) bytes += int64_t(p.nbytes());
-    return bytes;
-  }
-
- private:
-  static std::shared_ptr<LanguageModel> rounded_copy(const LanguageModel& model, WeightType type) {
-    const torch::NoGradGuard no_grad;
-    auto copy = make_language_model(model.config(), WeightInit::kNone);
-    load_state_dict(*copy, state_dict(model));
-    const auto linear = linear_weight_names(*copy);
-    for (auto& [name, tensor] : state_dict(*copy)) {
-      if (linear.count(name) == 0) continue;
-      const std::string map = name.substr(0, name.rfind(".weight"));
-      WeightSource source({{name, array_of(tensor)}}, "The model", /*finite=*/true);
-      const auto weight = source.map(map, tensor.size(0), tensor.size(1), false, type);
-      tensor.copy_(tensor_of(weight.rounded()));
-    }
-    copy->eval();
-    return copy;
-  }
-
-  std::vector<std::shared_ptr<TokenMixer>> mixers_;
 };
 
 // The values of an array, which is undefined if it has none.
@@ -89,13 +34,84 @@ std::unique_ptr<EngineModel> engine_of(const LanguageModel& model, Precision pre
     arrays[name] = array_of(wide ? tensor.to(torch::kFloat) : tensor);
   }
   WeightSource source(std::move(arrays), "The model", /*finite=*/true);
-  const auto type = facts_of(precision).maps;
-  auto weights = std::make_unique<LanguageWeights>(model.config(), source, precision,
-                                                   std::make_shared<MixersOfModel>(model, type));
-  if (type != WeightType::kFloat32) weights->gather();
+  auto weights = std::make_unique<LanguageWeights>(model.config(), source, precision);
+  if (weights->type != kernels::WeightType::kFloat32) weights->gather();
   return std::make_unique<EngineModel>(std::move(weights), precision, Layout::kStored,
                                        std::move(stored));
 }
+
+// Computes by modules, on the weights that an engine of this precision would read.
+class RoundedModel : public LanguageReader {
+ public:
+  RoundedModel(const LanguageModel& model, Precision precision)
+      : copy_(make_language_model(model.config(), WeightInit::kNone)) {
+    const torch::NoGradGuard no_grad;
+    load_state_dict(*copy_, state_dict(model));
+    const auto maps = linear_weight_names(*copy_), tables = token_table_names(*copy_);
+    for (auto& [name, tensor] : state_dict(*copy_)) {
+      const bool table = tables.count(name) != 0;
+      if (!table && maps.count(name) == 0) continue;
+      const auto type = table ? facts_of(precision).tables : facts_of(precision).maps;
+      WeightSource source({{name, array_of(tensor)}}, "The model", /*finite=*/true);
+      const std::string map = name.substr(0, name.rfind(".weight"));
+      const auto weight = source.map(map, tensor.size(0), tensor.size(1), false, type);
+      tensor.copy_(tensor_of(weight.rounded()));
+    }
+    copy_->eval();
+  }
+
+  Tensor extend(const Tensor& ids, LanguageState& state) override {
+    return copy_->extend(ids, state);
+  }
+  Tensor hidden(const Tensor& ids, LanguageState* state) override {
+    return copy_->hidden(ids, state);
+  }
+  Tensor logits(const Tensor& hidden) override { return copy_->logits(hidden); }
+
+ private:
+  const std::shared_ptr<LanguageModel> copy_;
+};
+
+// A model whose mixers the engine lacks, as a server reads it.
+class ModuleTexts : public TextEngine {
+ public:
+  ModuleTexts(std::shared_ptr<LanguageModel> model, Precision precision)
+      : model_(std::move(model)), precision_(precision) {
+    check_predicts(config(), "the server");
+    read_by_engine(model_, precision);
+  }
+
+  const LanguageConfig& config() const override { return model_->config(); }
+  Precision precision() const override { return precision_; }
+  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override {
+    const PlainMode mode;
+    return model_->extend(ids, batch, tokens, state);
+  }
+  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override {
+    Array logits = Array::empty({int64_t(ids.size()), config().vocab});
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const Array own = extend(&ids[i], 1, 1, *states[i]);
+      std::copy_n(own.data(), config().vocab, logits.mutable_data() + int64_t(i) * config().vocab);
+    }
+    return logits;
+  }
+  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override {
+    const PlainMode mode;
+    const Tensor read = torch::from_blob(const_cast<int64_t*>(ids), {1, tokens}, torch::kLong);
+    return array_of(model_->hidden(read, &state).squeeze(0).contiguous());
+  }
+  Array logits(const Array& rows) override {
+    const PlainMode mode;
+    return array_of(model_->logits(tensor_of(rows)).contiguous());
+  }
+  void each_weight(function_ref<void(const Array&)> visit) const override {
+    model_->each_weight(visit);
+  }
+
+ private:
+  const std::shared_ptr<LanguageModel> model_;
+  const Precision precision_;
+};
 
 }  // namespace
 
@@ -137,14 +153,18 @@ Tensor LanguageEngine::logits(const Tensor& hidden) {
   return tensor_in(engine_->logits(array_of(rows)), sizes);
 }
 
-std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
-                                               Precision precision) {
-  auto engine = std::make_shared<LanguageEngine>(*model, precision);
-  model->read_by(engine);
-  return engine;
+void read_by_engine(const std::shared_ptr<LanguageModel>& model, Precision precision) {
+  std::shared_ptr<LanguageReader> reader;  // none: modules
+  if (engine_has(model->config())) {
+    reader = std::make_shared<LanguageEngine>(*model, precision);
+  } else if (precision != Precision::kFp32) {
+    reader = std::make_shared<RoundedModel>(*model, precision);
+  }
+  model->read_by(std::move(reader));
 }
 
 std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision) {
+  if (!engine_has(model->config())) return std::make_unique<ModuleTexts>(model, precision);
   return engine_of(*model, precision, arrays_of(state_dict(*model)));
 }
 

@@ -24,7 +24,8 @@ namespace tost {
 class LanguageEngine : public LanguageReader {
  public:
   // Shares the model's tensors, which must not change while the engine exists; the model is not
-  // needed later. Throws a data Error naming a tensor to be quantised that is not finite.
+  // needed later. Throws a data Error naming a tensor to be quantised that is not finite, and for a
+  // model that the engine lacks a mixer of.
   explicit LanguageEngine(const LanguageModel& model, Precision precision = Precision::kFp32);
 
   const LanguageConfig& config() const { return engine_->config(); }
@@ -53,11 +54,10 @@ class LanguageEngine : public LanguageReader {
 };
 
 // Makes an engine with the precision compute the model's functions until another engine replaces
-// it.
-std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
-                                               Precision precision);
+// it; modules on rounded weights, where the engine lacks the model's mixers.
+void read_by_engine(const std::shared_ptr<LanguageModel>& model, Precision precision);
 
-// The model as a server reads it: by an engine of this precision, and for /v1/explain by modules.
+// The model as a server reads it: as read_by_engine(), and for /v1/explain by modules.
 std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision);
 
 // Prepares a loaded model for a device. On the CPU, the inference engine runs the model in

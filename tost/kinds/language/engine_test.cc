@@ -100,8 +100,13 @@ std::vector<LanguageConfig> configs() {
   list.back().options.window = 7;
   list.push_back(small("softmax"));
   list.back().options.gate = true;
+  list.back().options.window = 1;
+  list.push_back(small("softmax"));
+  list.back().positions = "learned";
+  list.back().bias = true;
   list.push_back(small("tssa"));
   list.back().hybrid_every = 2;
+  list.back().options.gate = true;
   list.push_back(small("means"));
   list.back().hybrid_every = 2;
   list.back().hybrid_mixer = "delta";
@@ -273,7 +278,7 @@ TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
 
 TEST(LanguageEngine, NamesTheTensorThatCannotBeRounded) {
   const torch::NoGradGuard no_grad;
-  for (const char* mixer : {"tssa", "ssm"}) {
+  for (const char* mixer : {"tssa", "softmax"}) {
     for (const char* part : {"h.1.mlp.c_fc.weight", "wte.weight"}) {
       const auto model = model_of(small(mixer));
       for (auto& [name, tensor] : state_dict(*model)) {

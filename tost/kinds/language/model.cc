@@ -114,10 +114,7 @@ bool LanguageModel::uses_reader() const {
 }
 
 Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, LanguageTrace* trace) {
-  if (trace == nullptr && uses_reader()) {
-    Tensor found = reader_->hidden(input, state);
-    if (found.defined()) return found;
-  }
+  if (trace == nullptr && uses_reader()) return reader_->hidden(input, state);
   if (state != nullptr) check_predicts(config_, "reading on from a state");
   const int64_t position = state != nullptr ? state->position : 0;
   const int64_t first =
@@ -148,10 +145,7 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
-  if (uses_reader()) {
-    Tensor found = reader_->logits(hidden);
-    if (found.defined()) return found;
-  }
+  if (uses_reader()) return reader_->logits(hidden);
   return tost::linear(hidden, product_weight(wte_->weight, wte_->copy));
 }
 
@@ -193,10 +187,7 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   const torch::NoGradGuard no_grad;
-  if (uses_reader()) {
-    Tensor found = reader_->extend(ids, state);
-    if (found.defined()) return found;
-  }
+  if (uses_reader()) return reader_->extend(ids, state);
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
   check_ids(config_, ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;

@@ -37,8 +37,7 @@ class TokenDecoder : public torch::nn::Module {
   SinusoidalTable positions_;
 };
 
-// Computes a language model's functions of the same names, faster than modules do. An undefined
-// result selects the modules as fallback. Nothing has happened then.
+// Computes a language model's functions of the same names, faster than modules do.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;

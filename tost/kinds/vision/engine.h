@@ -18,8 +18,8 @@ class VisionEngine {
   // CPU.
   static bool supports(const ImageClassifier& model);
 
-  // Copies the weights, so that later changes of the model do not reach the engine; a mixer other
-  // than tssa and none is shared, and called as a module. Throws a usage Error for models it does
+  // Copies the weights, so that later changes of the model do not reach the engine; a mixer that
+  // the engine lacks is shared, and called as a module. Throws a usage Error for models it does
   // not support, else as PictureEngine.
   VisionEngine(const ImageClassifier& model, Precision precision);
   ~VisionEngine();
