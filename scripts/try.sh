@@ -30,4 +30,4 @@ if ! $serve; then
   exit
 fi
 printf '\nOpen this address in a browser; Ctrl-C ends the server.\n'
-exec "$tost" serve "${models[@]}" --no-explain --port 0 --drain-seconds 2 "$@"
+exec "$tost" serve "${models[@]}" --port 0 --drain-seconds 2 "$@"

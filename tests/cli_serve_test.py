@@ -103,7 +103,7 @@ class Server:
 
 
 class Case(cli_test.Case):
-    flags = []
+    alone = False  # the language model without a classifier
 
     @classmethod
     def setUpClass(cls):
@@ -114,11 +114,11 @@ class Case(cli_test.Case):
         common = ["--quiet", "--max-steps", "20"]
         run("train", "--data", home / "text.txt", "--recipe", "char", "--tokenizer", "bytes", "--model", "tost_gpt_char",
             "--positions", "none", "--out", cls.lm, *common)
-        if not cls.flags:
+        if not cls.alone:
             run("train", *cli_test.TINY, "--out", cls.pictures, "--quiet")
         (home / "chat.json").write_text(json.dumps(TEMPLATE))
         cls.sessions = home / "sessions"
-        cls.server = Server(cls.lm, *(cls.flags or [f"pictures={cls.pictures}"]), "--chat-template", home / "chat.json", "--sessions",
+        cls.server = Server(cls.lm, *([] if cls.alone else [f"pictures={cls.pictures}"]), "--chat-template", home / "chat.json", "--sessions",
                             cls.sessions, "--max-body", 1 << 20, "--header-seconds", 5)
 
     @classmethod
@@ -243,7 +243,7 @@ class Language(Case):
         self.refused(post(best_of=3), 400, "best_of")
         self.refused(post(top_p=0), 400, "top-p")
         self.assertEqual(self.refused(post(model="gpt-4"), 404, "lm")["code"], "model_not_found")
-        if not self.flags:
+        if not self.alone:
             self.refused(post(model="pictures"), 400, "language model")
         self.refused(self.server.post("/v1/completions", {}), 400, "prompt")
         self.refused(self.server.post("/v1/completions", {"prompt": ""}), 400, "empty")
@@ -289,18 +289,43 @@ class Language(Case):
 
 class WithoutTorch(Language):
     """The same of the small program."""
-    flags = ["--no-explain"]
+    alone = True
+    full = ["--tokenizer", "bytes"]  # a flag of the full program, which changes nothing here
 
-    def test_it_tells_what_it_lacks(self):
-        self.refused(self.server.post("/v1/explain", {"text": "the cat"}), 501, "'lm'", "full program")
-        self.assertIs(self.server.ask("GET", "/v1/models/lm").json["explains"], False)
-        self.assertNotIn("libtorch", pathlib.Path(f"/proc/{self.server.process.pid}/maps").read_text())
+    def uses_torch(self, server):
+        return "libtorch" in pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
+
+    def test_explanations_are_those_of_the_full_program_and_of_explain(self):
+        text = "the cat sees the dog . " * 8
+        server = Server(self.lm, *self.full)
+        try:
+            shown = [s.post("/v1/explain", {"text": text}).json for s in (self.server, server)]
+            self.assertEqual([self.uses_torch(s) for s in (self.server, server)], [False, True])
+        finally:
+            server.end()
+        self.assertEqual(*shown)
+        report = json.loads(run("explain", self.lm, "--text", text, "--out", self.dir / "r", "--json", "--samples", "1", "--quiet").stdout)
+        near = lambda found, wanted: self.assertLess(max(abs(a - b) for a, b in zip(found, wanted, strict=True)), 6e-5)
+        near(shown[0]["surprisal"], report["passage"]["token_loss"])
+        for found, wanted in zip(shown[0]["layers"], report["layers"], strict=True):
+            near(found["effect"], wanted["own_effect"])
+            near(found["entropy"], wanted["entropy"])
+            for head, of_report in zip(found["memberships"], wanted["membership"], strict=True):
+                near(head, of_report)
+
+    def test_it_may_be_served_without_explanations(self):
+        server = Server(self.lm, "--no-explain")
+        try:
+            self.refused(server.post("/v1/explain", {"text": "the cat"}), 501, "'lm'", "--no-explain")
+            self.assertIs(server.ask("GET", "/v1/models/lm").json["explains"], False)
+        finally:
+            server.end()
 
     def test_a_session_goes_from_one_program_to_the_other(self):
         asked = {"max_tokens": 12, "temperature": 0}
         whole = self.server.complete(prompt="the cat sees", **{**asked, "max_tokens": 48})
         text, session = "", None
-        for flags in ([], self.flags) * 2:
+        for flags in (self.full, []) * 2:
             server = Server(self.lm, *flags, "--sessions", self.dir / "states")
             try:
                 session = session or server.post("/v1/sessions", {"prompt": "the cat sees"}).json["id"]

@@ -338,6 +338,18 @@ class ServeWithoutExplanations(Served):
         page.click(".text button")
 
 
+class ServeWithoutTorch(Served):
+    flags = ["words"]
+
+    def test_shows_the_layers_of_a_text(self):
+        page = self.opened()
+        page.fill("#tokens", "12")
+        page.press("#prompt", "Control+Enter")
+        page.wait_for_selector("#inside:not([hidden])")
+        self.assertIn("means", page.locator("#inside-view").inner_text())
+        self.assertNotIn("libtorch", pathlib.Path(f"/proc/{self.process.pid}/maps").read_text())
+
+
 class Serve(Served):
     flags = ["words", "shapes"]
 

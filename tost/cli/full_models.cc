@@ -1,10 +1,10 @@
 // Opens models with torch for tost generate, predict and serve: any mixer, any file, any device,
-// and explanations.
+// and explanations of pictures.
 #include "tost/cli/commands.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/model_commands.h"
 #include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/explain_trace.h"
+#include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/nn/module_device.h"
@@ -32,13 +32,12 @@ void serve_language(const ModelChoice& o, ServedModel& model, const ServiceLimit
   auto loaded = load_language_file(o.path);
   if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
   const auto precision = o.precision.empty() ? loaded.precision : precision_from_name(o.precision);
-  ServedText text{.model = text_engine(loaded.model, precision), .info = loaded.info};
-  if (o.explain) {
-    text.explain = [network = loaded.model](const std::vector<int32_t>& ids) {
-      return to_json(trace_text(*network, torch::tensor(ids, torch::kLong).unsqueeze(0)));
-    };
+  if (!engine_has(loaded.info.config)) {
+    fail_data("'", loaded.file.string(), "' has a mixer (", loaded.info.config.mixer,
+              ") or an addition to it that the server lacks; `tost generate` runs it.");
   }
-  model.language = std::make_unique<LanguageService>(std::move(text), limits, metrics);
+  model.language = std::make_unique<LanguageService>(
+      ServedText{text_engine(*loaded.model, precision), loaded.info, o.explain}, limits, metrics);
 }
 
 void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLimits& limits,

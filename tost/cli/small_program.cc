@@ -59,9 +59,10 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
 }
 
 OpenServed find_for_engine(const ModelChoice& o) {
-  if (!o.tokenizer.empty() || (o.explain && has_full_program())) throw NeedsFullProgram();
+  if (!o.tokenizer.empty()) throw NeedsFullProgram();
   const auto found = intact_file(o.path, Weights::kRaw);
   if (pictures_run_in_engine(found)) {
+    if (o.explain && has_full_program()) throw NeedsFullProgram();
     return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
       auto opened = open_engine_vision(found, o.precision);
       const int64_t side = opened.info.preprocess.size;
@@ -77,7 +78,7 @@ OpenServed find_for_engine(const ModelChoice& o) {
   return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics& metrics) {
     auto opened = open_engine_language(found, o.precision, Layout::kStored);
     to.language = std::make_unique<LanguageService>(
-        ServedText{std::move(opened.model), std::move(opened.info)}, limits, metrics);
+        ServedText{std::move(opened.model), std::move(opened.info), o.explain}, limits, metrics);
   };
 }
 

@@ -57,6 +57,9 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
+// The logarithm of the sum of exponentials, in the order of ids.
+double log_total(const float* logits, int64_t count);
+
 struct GenerateConfig {
   SamplingConfig sampling;
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
@@ -84,22 +87,6 @@ class TextModel {
   virtual void each_weight(function_ref<void(const Array& weight)> visit) const = 0;
   // Its state where arrays can be read; elsewhere than on a GPU it is there.
   virtual LanguageState on_cpu(LanguageState state) const { return state; }
-};
-
-// A language model that many texts share, each with a state of its own at a position of its own.
-class TextEngine : public TextModel {
- public:
-  virtual Precision precision() const = 0;  // of the weights that a step reads
-  // From now on a step may expect many texts, and lay out its weights for that.
-  virtual void expect_texts() {}
-  // One token of each text: ids[i] after *states[i], another state for every text. Logits [texts,
-  // vocab] float32. What a text gets is that of a step of it alone, bit for bit.
-  virtual Array step(const std::vector<int64_t>& ids,
-                     const std::vector<LanguageState*>& states) = 0;
-  // Reads ids [tokens] of one text after `state`: [tokens, C] float32 after the final norm.
-  virtual Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) = 0;
-  // Of such rows [rows, C]: logits of the tokens that follow them [rows, vocab] float32.
-  virtual Array logits(const Array& rows) = 0;
 };
 
 // The data that continue a text: the state, unread tokens, and earlier tokens that settings need.

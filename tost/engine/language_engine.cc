@@ -4,12 +4,16 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/mixer_names.h"
 #include "tost/engine/quantized_weight.h"
+#include "tost/engine/text_trace.h"
 
 namespace tost {
 namespace {
 
 using kernels::kMostFewRows;
+
+constexpr int64_t kTracedTokens = 64;  // at a time
 
 // The largest number of rows for which steps of a few rows are faster than products, for which the
 // weights may have to be laid out first.
@@ -55,7 +59,7 @@ void EngineModel::expect_texts() {
 }
 
 void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
-                       float* logits, float* hidden) {
+                       float* logits, float* hidden, std::vector<TracedBlock>* traced) {
   if (tokens == 0) fail_data("There are no tokens to read.");
   check_ids(config(), ids, batch * tokens);
   check_position(config(), state.position, tokens);
@@ -63,15 +67,17 @@ void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, Langua
   if (batch == 0) return;
   const int64_t dim = config().dim;
   const bool rows_wanted = hidden != nullptr && (batch > 1 || layout_ == Layout::kStored);
-  const bool steps = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
-  const int64_t at_once =
-      steps && !rows_wanted ? kMostFewRows / batch : std::max<int64_t>(1, kPieceTokens / batch);
+  const bool few = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
+  const bool steps = traced != nullptr || (few && !rows_wanted);
+  const int64_t at_once = traced != nullptr ? kTracedTokens
+                          : steps           ? kMostFewRows / batch
+                                            : std::max<int64_t>(1, kPieceTokens / batch);
   for (int64_t t = 0; t < tokens; t += at_once) {
     const int64_t count = std::min(at_once, tokens - t);
     const bool last = t + count == tokens;
     const auto part = part_of(ids, batch, tokens, t, count);
-    if (steps && !rows_wanted) {
-      step_.run(part.data(), batch, count, state, last ? logits : nullptr);
+    if (steps) {
+      step_.run(part.data(), batch, count, state, last ? logits : nullptr, traced);
       if (hidden != nullptr) step_.last_rows(hidden + t * dim);
       state.position += count;
       continue;
@@ -96,6 +102,14 @@ Array EngineModel::extend(const int64_t* ids, int64_t batch, int64_t tokens, Lan
   return logits;
 }
 
+Array EngineModel::extend(const int64_t* ids, int64_t tokens, LanguageState& state,
+                          std::vector<TracedBlock>& traced) {
+  Array logits = Array::empty({1, config().vocab});
+  traced.resize(weights_->blocks.size());
+  read(ids, 1, tokens, state, logits.mutable_data(), nullptr, &traced);
+  return logits;
+}
+
 Array EngineModel::hidden(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) {
   Array rows = Array::empty({batch * tokens, config().dim});
   read(ids, batch, tokens, state, nullptr, rows.mutable_data());
@@ -111,6 +125,24 @@ Array EngineModel::logits(const Array& rows) {
     step_.head(rows.data(), count, logits.mutable_data());
   }
   return logits;
+}
+
+TracedText EngineModel::trace(const std::vector<int64_t>& ids) {
+  const int64_t tokens = int64_t(ids.size()), dim = config().dim, vocab = config().vocab;
+  TracedText text{.blocks = std::vector<TracedBlock>(weights_->blocks.size())};
+  for (size_t i = 0; i < text.blocks.size(); ++i) {
+    text.blocks[i].mixer = mixer_of_block(config(), int64_t(i));
+  }
+  LanguageState state;
+  Array rows = Array::empty({tokens, dim}), logits = Array::empty({kTracedTokens, vocab});
+  read(ids.data(), 1, tokens, state, nullptr, rows.mutable_data(), &text.blocks);
+  for (int64_t t = 0; t + 1 < tokens; ++t) {
+    const int64_t place = t % kTracedTokens, count = std::min(kTracedTokens, tokens - t);
+    if (place == 0) step_.head(rows.data() + t * dim, count, logits.mutable_data());
+    const float* row = logits.data() + place * vocab;
+    text.surprisal.push_back(log_total(row, vocab) - row[ids[size_t(t + 1)]]);
+  }
+  return text;
 }
 
 Array EngineModel::step(const std::vector<int64_t>& ids,

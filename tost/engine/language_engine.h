@@ -12,29 +12,36 @@
 
 namespace tost {
 
-class EngineModel : public TextEngine {
+struct TracedText;  // text_trace.h
+
+// Many texts share it, each with a state of its own at a position of its own.
+class EngineModel : public TextModel {
  public:
   // The weights are of this precision. `stored` is the content of their file, for each_weight().
   EngineModel(std::unique_ptr<LanguageWeights> weights, Precision precision, Layout layout,
               Arrays stored = {});
 
   const LanguageConfig& config() const override { return weights_->config; }
-  Precision precision() const override { return precision_; }
-  // With weights of bfloat16 that stay laid out, a step then reads them by tile units, if this CPU
-  // has them: as fast for many texts as for one, with activations rounded as for long texts.
-  void expect_texts() override;
+  Precision precision() const { return precision_; }
+  // From now on a step may expect many texts. With weights of bfloat16 that stay laid out, it reads
+  // them by tile units, if this CPU has them: as fast for many texts as for one, with activations
+  // rounded as for long texts.
+  void expect_texts();
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
-  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override;
-  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override {
-    return hidden(ids, 1, tokens, state);
-  }
-  // The same for several texts of one length: [B T, C].
+  // One token of each text: ids[i] after *states[i], another state for every text. Logits [texts,
+  // vocab]. What a text gets is that of a step of it alone, bit for bit.
+  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
+  // Reads ids [B, T] after `state`: [B T, C] after the final norm.
   Array hidden(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state);
-  Array logits(const Array& rows) override;
+  // Of such rows [rows, C]: logits of the tokens that follow them [rows, vocab].
+  Array logits(const Array& rows);
+  // Reads a text of at least one token, and notes what its layers do with it.
+  TracedText trace(const std::vector<int64_t>& ids);
   void each_weight(function_ref<void(const Array&)> visit) const override;
 
-  // Of the last token of the last step, as LanguageStep::memberships().
-  const std::vector<float>& memberships() const { return step_.memberships(); }
+  // Also notes the tokens of one text, in one entry for each block.
+  Array extend(const int64_t* ids, int64_t tokens, LanguageState& state,
+               std::vector<TracedBlock>& traced);
   int64_t step_bytes() const { return weights_->step_bytes(); }  // of the weights, read once
 
  private:
@@ -42,7 +49,7 @@ class EngineModel : public TextEngine {
   void norm(const float* rows, int64_t count, float* to) const;
   // Reads texts; either result may be null.
   void read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits,
-            float* hidden);
+            float* hidden, std::vector<TracedBlock>* traced = nullptr);
 
   const std::unique_ptr<LanguageWeights> weights_;
   const Precision precision_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/checked.h"
+#include "tost/engine/text_trace.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
@@ -103,13 +104,16 @@ void LanguageStep::prepare_states() {
 }
 
 void LanguageStep::run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
-                       float* logits) {
+                       float* logits, std::vector<TracedBlock>* traced) {
   batch_ = batch;
   tokens_ = tokens;
   states_ = {&state};
   reserve(engine_threads());
   embed(ids);
+  traced_ = traced;
+  if (traced != nullptr) before_ = x_.clone();
   run_stages(logits);
+  traced_ = nullptr;
 }
 
 void LanguageStep::run_texts(const std::vector<int64_t>& ids,
@@ -124,20 +128,39 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
 
 void LanguageStep::run_stages(float* logits) {
   logits_ = logits;
-  memberships_.assign(weights_.blocks.size() * size_t(weights_.config.heads), 0.0f);
   kernels::current_isa_target();  // a wrong TOST_ISA is told here, not in another thread
   const int threads = engine_threads();
   prepare_states();
   prepare_workspace(threads);
   const size_t count = stages_.size() - (logits == nullptr ? 1 : 0);
-  on_all_threads(threads, [&](int thread, int all) {
-    for (size_t s = 0; s < count; ++s) {
-      work(stages_[s], thread, all);
-      wait_for_all();
-    }
-  });
+  for (size_t i = 0, end; i < count; i = end) {
+    end = traced_ == nullptr ? count : i + 1;
+    on_all_threads(threads, [&](int thread, int all) {
+      for (size_t s = i; s < end; ++s) {
+        work(stages_[s], thread, all);
+        wait_for_all();
+      }
+    });
+    trace(stages_[i]);
+  }
   for (auto& state : softmaxes_) {
     if (state) state->keep();
+  }
+}
+
+// Notes the numbers of a stage that has ended, where they are wanted.
+void LanguageStep::trace(const Stage& stage) {
+  if (traced_ == nullptr) return;
+  const auto& block = weights_.blocks[size_t(stage.block)];
+  TracedBlock& seen = (*traced_)[size_t(stage.block)];
+  if (stage.work == Work::kMix && block.kind == BlockMixer::kTssa) {
+    seen.add_memberships(pi_.data(), weights_.config.heads, tokens_);
+  } else if (stage.work == Work::kMix && block.kind == BlockMixer::kMeans) {
+    seen.add_means(block.means, tokens_, w_.data(), pi_.data());
+  } else if (stage.work == Work::kOut) {
+    seen.add_effect(before_.data(), x_.data(), tokens_, dim_);
+  } else if (stage.work == Work::kProj) {
+    before_ = x_.clone();
   }
 }
 
@@ -276,15 +299,6 @@ void LanguageStep::prepare_workspace(int threads) {
   if (workspace_.bytes() < bytes) workspace_ = Array::empty({bytes}, TorchDtype::kUInt8);
 }
 
-// Records the memberships of one block. The input has a distance of `step` between values, which
-// are `times` times too large.
-void LanguageStep::note_memberships(int64_t block, const float* from, int64_t step, int64_t times) {
-  const int64_t heads = weights_.config.heads;
-  for (int64_t h = 0; h < heads; ++h) {
-    memberships_[size_t(block * heads + h)] = from[h * step] / float(times);
-  }
-}
-
 // Mixes this thread's share of the texts by TSSA.
 void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
   const auto& block = weights_.blocks[size_t(stage.block)];
@@ -299,14 +313,9 @@ void LanguageStep::tssa(const Stage& stage, int thread, int threads) {
     a.temp = block.temp.data();
     a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
     a.state = a.next_state = statistics_[size_t(stage.block) * states_.size() + text];
-    const int64_t heads = a.shape.heads, rows = a.shape.batch * tokens_;
-    a.pi = numbers(pi_) + int64_t(text) * rows * heads;
+    if (traced_ != nullptr) a.pi = numbers(pi_);
     kernels::causal_forward(a, workspace_.mutable_data<char>() + thread * workspace_bytes_,
                             serial_for, 1);
-    if (text + 1 == states_.size()) {
-      const float* last = a.pi + (a.shape.batch - 1) * heads * tokens_ + tokens_ - 1;
-      note_memberships(stage.block, last, tokens_, 1);
-    }
     float* y = numbers(y_) + first;
     for (int64_t i = 0; block.scale != 1 && i < size; ++i) y[i] *= float(block.scale);
     if (block.gate.defined()) multiply_by_silu(gate_.data() + first, size, y);
@@ -331,8 +340,6 @@ void LanguageStep::means(const Stage& stage, int thread, int threads) {
                .sums = means.sums,
                .past = means.past},
               workspace_.mutable_data<char>() + thread * workspace_bytes_, serial_for);
-    const float* last = pi_.data() + (first + batch * tokens_ - 1) * weights.heads;
-    if (text + 1 == states_.size()) note_memberships(stage.block, last, 1, weights.heads);
   }
 }
 
@@ -380,18 +387,17 @@ void LanguageStep::softmax(const Stage& stage, int thread, int threads) {
 
 void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
   const auto& table = weights_.table;
-  for (int64_t r = 0; r < count; r += kMostFewRows) {
-    kernels::FewRowsArgs a;
-    a.rows = std::min(kMostFewRows, count - r);
-    a.inputs = table.inputs;
-    a.outputs = table.outputs();
-    a.type = table.type;
-    a.x = rows + r * table.inputs;
-    a.weight = table.values.data<void>();
-    a.scales = table.scales.data<void>();
-    a.y = logits + r * a.outputs;
-    kernels::linear_few_rows(a, engine_parallel);
-  }
+  kernels::FewRowsArgs a;
+  a.inputs = table.inputs;
+  a.outputs = table.outputs();
+  a.type = table.type;
+  a.x = rows;
+  a.weight = table.values.data<void>();
+  a.scales = table.scales.data<void>();
+  a.y = logits;
+  parallel_tasks(divide_up(a.outputs, kOutputUnit), [&](int64_t begin, int64_t end) {
+    multiply_rows(a, count, {begin * kOutputUnit, std::min(a.outputs, end * kOutputUnit)});
+  });
 }
 
 void LanguageStep::last_rows(float* to) {

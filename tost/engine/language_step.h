@@ -19,18 +19,16 @@ class LanguageStep {
   // Reads valid ids [B, T] after `state`, which has an entry for every block; B T is from 1 to
   // kernels::kMostFewRows. Writes the logits [B, vocab] after the last token, unless `logits` is
   // null. The caller must update the state's position. Throws a usage Error for a state of another
-  // batch.
-  void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits);
+  // batch. With `traced`, which has an entry for every block, B is 1 and T any number; the entries
+  // get the numbers of these tokens.
+  void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits,
+           std::vector<TracedBlock>* traced = nullptr);
 
   // Reads one token of each of several texts at any positions: ids[i] after *states[i], which has
   // an entry for every block and belongs to one text. Writes logits [texts, vocab]. A text gets the
   // same bits as in a separate call. The caller must update positions.
   void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
                  float* logits);
-
-  // Memberships [blocks, heads] of the last row of the last call; zeros for a block without
-  // memberships.
-  const std::vector<float>& memberships() const { return memberships_; }
 
   // Computes all rows [B, T, C] of the last call after the final norm.
   void last_rows(float* to);
@@ -65,7 +63,7 @@ class LanguageStep {
                  const Array* gamma, int thread, int threads);
   void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
   kernels::CausalForwardArgs tssa_args(size_t text);
-  void note_memberships(int64_t block, const float* from, int64_t step, int64_t times);
+  void trace(const Stage& stage);
   void tssa(const Stage& stage, int thread, int threads);
   void means(const Stage& stage, int thread, int threads);
   // Calls body(state, first row of its texts, head among theirs, workspace) for this thread's share
@@ -88,7 +86,8 @@ class LanguageStep {
   int64_t scratch_bytes_ = 0;
   Array workspace_;  // of the operator, of every thread
   int64_t workspace_bytes_ = 0;
-  std::vector<float> memberships_;
+  std::vector<TracedBlock>* traced_ = nullptr;
+  Array before_;  // traced_: the residual stream before the block
   // Data of the current call; states_ has one entry for all rows, or one for each row.
   int64_t batch_ = 0, tokens_ = 0;
   std::vector<LanguageState*> states_;

@@ -6,16 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "tost/engine/delta_mix.h"
-#include "tost/engine/group_means.h"
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
-#include "tost/engine/precision.h"
+#include "tost/engine/delta_mix.h"
+#include "tost/engine/group_means.h"
 #include "tost/engine/softmax_mix.h"
+#include "tost/engine/precision.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
 
 namespace tost {
+
+struct TracedBlock;  // text_trace.h
 
 // What stands between a block's two projections.
 enum class BlockMixer : uint8_t {

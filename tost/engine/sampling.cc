@@ -25,6 +25,13 @@ void check_sampling(const SamplingConfig& c) {
   }
 }
 
+double log_total(const float* logits, int64_t count) {
+  const double top = *std::max_element(logits, logits + count);
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += std::exp(double(logits[i]) - top);
+  return top + std::log(total);
+}
+
 Sampler::Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown)
     : config_(config), unknown_(unknown), seen_(size_t(allowed), 0) {
   check_sampling(config);

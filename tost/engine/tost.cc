@@ -12,6 +12,7 @@
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/language_file.h"
 #include "tost/engine/metadata.h"
+#include "tost/engine/text_trace.h"
 #include "tost/engine/text_writer.h"
 #include "tost/engine/vision_file.h"
 #include "tost/io/parse_json.h"
@@ -37,8 +38,13 @@ struct tost_text {
     auto& engine = *model->language.model;
     const auto before = int64_t(ids.size()) - 1;
     if (before > 0) engine.extend(ids.data(), 1, before, state);
-    logits = engine.extend(&ids.back(), 1, 1, state);  // a step, because it notes memberships
-    memberships = engine.memberships();
+    std::vector<TracedBlock> seen;
+    logits = engine.extend(&ids.back(), 1, state, seen);
+    memberships.assign(seen.size() * size_t(engine.config().heads), 0);
+    for (size_t i = 0; i < memberships.size(); ++i) {
+      const auto& heads = seen[i / size_t(engine.config().heads)].memberships;
+      if (!heads.empty()) memberships[i] = float(heads[i % heads.size()].back());
+    }
   }
 };
 

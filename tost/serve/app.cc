@@ -342,7 +342,7 @@ json model_json(const ServedModel& model) {
                    {"precision", model.language->precision()},
                    {"context", c.positions == "learned" ? json(c.block) : json()},
                    {"layers", c.depth},
-                   {"explains", bool(model.language->text().explain)}});
+                   {"explains", model.language->text().explains}});
   } else {
     const PictureModel& m = model.pictures->model;
     object.update({{"kind", "vision"},

@@ -25,14 +25,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// The logarithm of the sum of exponentials, in the order of ids.
-double log_total(const float* logits, int64_t count) {
-  const double top = *std::max_element(logits, logits + count);
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += std::exp(double(logits[i]) - top);
-  return top + std::log(total);
-}
-
 std::vector<int64_t> piece_of(std::span<const int32_t> ids, int64_t from, int64_t count) {
   return {ids.begin() + from, ids.begin() + from + count};
 }
@@ -335,7 +327,7 @@ int64_t LanguageService::read_piece(Row& row) {
       row.logits = text_.model->extend(ids.data(), 1, count, state);
       if (row.fresh && count == left) prefixes_.add(row.ids, row.read + count, state, row.logits);
     } else {
-      const auto hidden = text_.model->hidden(ids.data(), count, state).row(count - 1);
+      const auto hidden = text_.model->hidden(ids.data(), 1, count, state).row(count - 1);
       if (row.fresh) prefixes_.add(row.ids, row.read + count, state, hidden);
       if (count == left) row.logits = text_.model->logits(hidden);
     }
@@ -444,7 +436,7 @@ void LanguageService::embed(Embedding& e) {
   for (int64_t budget = kPromptBudget; budget > 0 && e.read < e.ids->size();) {
     const auto count = int64_t(std::min(size_t(kPrefixPiece), e.ids->size() - e.read));
     const auto ids = piece_of(*e.ids, int64_t(e.read), count);
-    const Array rows = text_.model->hidden(ids.data(), count, e.state);
+    const Array rows = text_.model->hidden(ids.data(), 1, count, e.state);
     for (const float* x = rows.data(); x != rows.data() + rows.numel(); x += dim) {
       for (size_t i = 0; i < dim; ++i) e.sum[i] += x[i];
     }

@@ -73,11 +73,9 @@ struct ServiceLimits {
 
 // What a server needs of a language model.
 struct ServedText {
-  std::unique_ptr<TextEngine> model;
+  std::unique_ptr<EngineModel> model;
   LanguageInfo info;
-  // The surprisal and layers of ids that /v1/explain shows, on the model's thread; empty: it
-  // cannot.
-  std::function<nlohmann::json(const std::vector<int32_t>& ids)> explain = {};
+  bool explains = false;  // by /v1/explain
 };
 
 class LanguageService {

@@ -47,15 +47,11 @@ LoadedLanguage model_of(const std::string& mixer, const std::string& positions =
 class ServedTexts : public ::testing::TestWithParam<const char*> {
  protected:
   bool small() const { return GetParam() == std::string("Small"); }
-  std::vector<std::string> mixers() const {
-    std::vector<std::string> names{"tssa", "means", "softmax"};
-    if (!small()) names.emplace_back("linear");  // by modules
-    return names;
-  }
+  std::vector<std::string> mixers() const { return {"tssa", "means", "softmax"}; }
   ServedText text_of(const std::string& mixer, Precision precision = Precision::kFp32,
                      const std::string& positions = "none") const {
     const auto loaded = model_of(mixer, positions);
-    if (!small()) return {text_engine(loaded.model, precision), loaded.info};
+    if (!small()) return {text_engine(*loaded.model, precision), loaded.info};
     auto opened = engine_language_of(
         {arrays_of(state_dict(*loaded.model)), to_metadata(loaded.info)}, "it", name_of(precision));
     return {std::move(opened.model), std::move(opened.info)};

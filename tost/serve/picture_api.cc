@@ -1,6 +1,7 @@
 // /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
 #include <numeric>
 
+#include "tost/engine/text_trace.h"
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/serve/text_api.h"
@@ -165,8 +166,8 @@ void check_explains(const ServedModel& served, bool explains) {
   if (explains) return;
   throw ApiError(
       501,
-      cat("Model '", served.id, "' is served without explanations; serve it by the full ",
-          "program, which `make` builds, and without --no-explain."),
+      cat("Model '", served.id, "' is served without explanations; serve it without --no-explain, ",
+          "and a classifier by the full program, which `make` builds."),
       "model");
 }
 
@@ -186,7 +187,7 @@ void explain_picture(const Call& call, const PicturesPtr& pictures) {
 
 void explain_words(const Call& call, Fields& fields) {
   const auto& model = call.app.language(fields.text("model", {}));
-  check_explains(model, bool(model.language->text().explain));
+  check_explains(model, model.language->text().explains);
   const auto ids = encode_text(model, fields.needed_text("text"));
   fields.finish();
   const auto most = std::min(kMaxExplained, model.language->most_tokens());
@@ -196,7 +197,7 @@ void explain_words(const Call& call, Fields& fields) {
   }
   run_on(*model.language, call, [call, &model, ids] {
     call.exchange->record(model.id, int64_t(ids.size()));
-    auto shown = model.language->text().explain(ids);
+    auto shown = to_json(model.language->text().model->trace({ids.begin(), ids.end()}));
     shown["model"] = model.id;
     shown["tokens"] = json::array();
     for (const auto id : ids) shown["tokens"].push_back(tokenizer_of(model).piece(id));

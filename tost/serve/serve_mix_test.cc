@@ -30,7 +30,7 @@ ServedText mixed_model() {
   c.positions = "none";
   auto model = make_language_model(c);
   model->eval();
-  return {text_engine(model, Precision::kFp32), {.config = c, .tokenizer = make_byte_tokenizer()}};
+  return {text_engine(*model, Precision::kFp32), {.config = c, .tokenizer = make_byte_tokenizer()}};
 }
 
 // A client that may leave before its answer has ended.

@@ -72,47 +72,6 @@ class RoundedModel : public LanguageReader {
   const std::shared_ptr<LanguageModel> copy_;
 };
 
-// A model whose mixers the engine lacks, as a server reads it.
-class ModuleTexts : public TextEngine {
- public:
-  ModuleTexts(std::shared_ptr<LanguageModel> model, Precision precision)
-      : model_(std::move(model)), precision_(precision) {
-    check_predicts(config(), "the server");
-    read_by_engine(model_, precision);
-  }
-
-  const LanguageConfig& config() const override { return model_->config(); }
-  Precision precision() const override { return precision_; }
-  Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override {
-    const PlainMode mode;
-    return model_->extend(ids, batch, tokens, state);
-  }
-  Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states) override {
-    Array logits = Array::empty({int64_t(ids.size()), config().vocab});
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const Array own = extend(&ids[i], 1, 1, *states[i]);
-      std::copy_n(own.data(), config().vocab, logits.mutable_data() + int64_t(i) * config().vocab);
-    }
-    return logits;
-  }
-  Array hidden(const int64_t* ids, int64_t tokens, LanguageState& state) override {
-    const PlainMode mode;
-    const Tensor read = torch::from_blob(const_cast<int64_t*>(ids), {1, tokens}, torch::kLong);
-    return array_of(model_->hidden(read, &state).squeeze(0).contiguous());
-  }
-  Array logits(const Array& rows) override {
-    const PlainMode mode;
-    return array_of(model_->logits(tensor_of(rows)).contiguous());
-  }
-  void each_weight(function_ref<void(const Array&)> visit) const override {
-    model_->each_weight(visit);
-  }
-
- private:
-  const std::shared_ptr<LanguageModel> model_;
-  const Precision precision_;
-};
-
 }  // namespace
 
 LanguageEngine::LanguageEngine(const LanguageModel& model, Precision precision)
@@ -163,9 +122,8 @@ void read_by_engine(const std::shared_ptr<LanguageModel>& model, Precision preci
   model->read_by(std::move(reader));
 }
 
-std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision) {
-  if (!engine_has(model->config())) return std::make_unique<ModuleTexts>(model, precision);
-  return engine_of(*model, precision, arrays_of(state_dict(*model)));
+std::unique_ptr<EngineModel> text_engine(const LanguageModel& model, Precision precision) {
+  return engine_of(model, precision, arrays_of(state_dict(model)));
 }
 
 void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,

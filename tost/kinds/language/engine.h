@@ -57,8 +57,8 @@ class LanguageEngine : public LanguageReader {
 // it; modules on rounded weights, where the engine lacks the model's mixers.
 void read_by_engine(const std::shared_ptr<LanguageModel>& model, Precision precision);
 
-// The model as a server reads it: as read_by_engine(), and for /v1/explain by modules.
-std::unique_ptr<TextEngine> text_engine(std::shared_ptr<LanguageModel> model, Precision precision);
+// The model as a server reads it. Throws as the constructor of LanguageEngine.
+std::unique_ptr<EngineModel> text_engine(const LanguageModel& model, Precision precision);
 
 // Prepares a loaded model for a device. On the CPU, the inference engine runs the model in
 // `precision`, but modules run an auto-encoder, in fp32. On a GPU, modules run the model in fp32 or

@@ -7,6 +7,8 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/quantized_weight.h"
+#include "tost/engine/text_trace.h"
+#include "tost/kinds/language/explain_trace.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
@@ -138,6 +140,40 @@ TEST(LanguageEngine, Float32IsTheModelToRounding) {
           EXPECT_TRUE(torch::allclose(own, tensor, 1e-4, 1e-4)) << config.mixer << " " << name;
         }
       }
+    }
+  }
+}
+
+// Compares numbers of one text [H][T] with those of a batch of one [1, H, T].
+void expect_same(const TracedBlock::ByHead& found, const Tensor& wanted) {
+  ASSERT_EQ(found.empty(), !wanted.defined());
+  for (size_t h = 0; h < found.size(); ++h) {
+    const auto row = wanted[0].dim() == 1 ? wanted[0] : wanted[0][int64_t(h)];
+    ASSERT_EQ(int64_t(found[h].size()), row.size(0));
+    EXPECT_LE(distance(torch::tensor(found[h], torch::kDouble), row), 1e-5);
+  }
+}
+
+TEST(LanguageEngine, TracesAreThoseOfTheModules) {
+  for (auto& config : configs()) {
+    SCOPED_TRACE(config.mixer);
+    config.block = 150;  // more than two pieces
+    const auto model = model_of(config);
+    const auto ids = ids_of(config, 1, 150);
+    const auto wanted = trace_text(*model, ids);
+    const auto* first = ids.const_data_ptr<int64_t>();
+    const auto found = text_engine(*model, Precision::kFp32)->trace({first, first + 150});
+    expect_same({found.surprisal}, wanted.loss);
+    ASSERT_EQ(found.blocks.size(), wanted.layers.size());
+    for (size_t i = 0; i < found.blocks.size(); ++i) {
+      const TracedBlock& block = found.blocks[i];
+      const TextLayer& layer = wanted.layers[i];
+      EXPECT_EQ(block.mixer, layer.mixer);
+      expect_same({block.effect}, layer.effect);
+      expect_same(block.memberships, layer.pi);
+      expect_same(block.mean_norm, layer.mean_norm);
+      expect_same(block.mean_cosine, layer.mean_cosine);
+      if (layer.pi.defined()) expect_same({membership_entropy(block.memberships)}, layer.entropy);
     }
   }
 }

@@ -176,23 +176,6 @@ json split_json(const ExplainedText& split, const TextReport& report) {
 
 }  // namespace
 
-json to_json(const TextTrace& trace) {
-  const auto shown = [](const Tensor& batch) { return rounded(of_passage(batch), 4); };
-  json layers = json::array();
-  for (const TextLayer& layer : trace.layers) {
-    layers.push_back(
-        {{"mixer", layer.mixer},
-         {"memberships", shown(layer.pi)},
-         {"entropy", shown(layer.entropy)},
-         {"group_means", layer.mean_norm.defined() ? json{{"norm", shown(layer.mean_norm)},
-                                                          {"cosine", shown(layer.mean_cosine)}}
-                                                   : json()},
-         {"effect", shown(layer.effect)}});
-  }
-  return {{"surprisal", trace.loss.size(1) > 0 ? shown(trace.loss) : json::array()},
-          {"layers", layers}};
-}
-
 json to_json(const TextReport& report) {
   json layers = json::array(), splits = json::array();
   for (size_t i = 0; i < report.trace.layers.size(); ++i) layers.push_back(layer_json(report, i));

@@ -44,9 +44,6 @@ struct TextTrace {
 TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
                      LanguageTrace* inside = nullptr);
 
-// What /v1/explain tells of the only text of a batch.
-nlohmann::json to_json(const TextTrace& trace);
-
 // Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
 // true only for TSSA without convolution, first moments and gate.
 bool descends_on_bound(const LanguageConfig& config, int64_t index);
