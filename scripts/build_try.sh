@@ -11,7 +11,7 @@ for library in hwy nlohmann; do ln -sfn /usr/include/$library $objects/include/$
 engine=(array arrays_file block_pass config_json delta_mix generate group_means language_config language_engine language_file
         language_prefill language_state language_step language_weights metadata mixer_names precision packed_linear predict quantized_weight sampling softmax_mix
         text_trace text_writer threads tost vision_config vision_engine vision_file vision_mixers vision_tokens vision_weights weight_source)
-io=(image parse_json preprocess resize safe_text safetensors_header safetensors_index tokenizer tokenizer_chars
+io=(image parse_json preprocess safe_text safetensors_header safetensors_index tokenizer tokenizer_chars
     tokenizer_words torch_dtype)
 base=(file file_calls path random text utf8)
 kernels=(attend_rows block_cache delta isa means row_ops schedule tssa tssa_causal products/few_rows products/pair_rows

@@ -12,7 +12,7 @@
 #include "tost/kinds/language/model.h"
 #include "tost/torch.h"
 #include "tost/train/run_test_util.h"
-#include "tost/train/train_listener.h"
+#include "tost/train/train_task.h"
 
 namespace tost::testing {
 

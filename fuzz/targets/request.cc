@@ -2,7 +2,6 @@
 // in.
 #include "fuzz/targets.h"
 #include "tost/io/parse_json.h"
-#include "tost/serve/api_error.h"
 #include "tost/serve/fields.h"
 
 namespace tost::fuzz {

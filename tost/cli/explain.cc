@@ -11,7 +11,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/explain/report_folder.h"
+#include "tost/explain/report.h"
 
 namespace tost {
 namespace {

@@ -8,7 +8,7 @@
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/explain_report.h"
 #include "tost/nn/module_device.h"
-#include "tost/store/quantized_file.h"
+#include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {

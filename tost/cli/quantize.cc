@@ -11,7 +11,7 @@
 #include "tost/cli/terminal.h"
 #include "tost/engine/packed_linear.h"
 #include "tost/kinds/kinds.h"
-#include "tost/store/quantized_file.h"
+#include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {

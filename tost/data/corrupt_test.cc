@@ -1,9 +1,8 @@
-#include "tost/data/corrupt.h"
-
 #include <cmath>
 
 #include "tests/testing/errors.h"
 #include "tost/data/data_test_util.h"
+#include "tost/data/image_ops.h"
 #include "tost/data/loader.h"
 #include "tost/io/preprocess.h"
 

@@ -10,8 +10,8 @@
 
 #include "tost/data/augment.h"
 #include "tost/data/batch_share.h"
-#include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
+#include "tost/data/image_ops.h"
 #include "tost/data/prefetch.h"
 #include "tost/io/preprocess.h"
 #include "tost/torch.h"

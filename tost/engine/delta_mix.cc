@@ -1,10 +1,8 @@
-#include "tost/engine/delta_mix.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tost/base/checked.h"
-#include "tost/engine/group_means.h"
+#include "tost/engine/mixers.h"
 #include "tost/kernels/delta.h"
 
 namespace tost {

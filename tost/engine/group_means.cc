@@ -1,8 +1,7 @@
-#include "tost/engine/group_means.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "tost/engine/mixers.h"
 #include "tost/kernels/means.h"
 #include "tost/kernels/schedule.h"
 

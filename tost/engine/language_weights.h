@@ -8,9 +8,7 @@
 
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
-#include "tost/engine/delta_mix.h"
-#include "tost/engine/group_means.h"
-#include "tost/engine/softmax_mix.h"
+#include "tost/engine/mixers.h"
 #include "tost/engine/precision.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/engine/group_means.h"
+#include "tost/engine/mixers.h"
 
 namespace tost {
 

@@ -7,7 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
-#include "tost/engine/vision_mixers.h"
+#include "tost/engine/vision_weights.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {

@@ -1,13 +1,12 @@
-#include "tost/engine/vision_mixers.h"
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "tost/base/checked.h"
 #include "tost/base/text.h"
-#include "tost/engine/group_means.h"
+#include "tost/engine/mixers.h"
 #include "tost/engine/threads.h"
+#include "tost/engine/vision_weights.h"
 #include "tost/kernels/attend_rows.h"
 #include "tost/kernels/block_cache.h"
 

@@ -1,5 +1,3 @@
-#include "tost/explain/report_folder.h"
-
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/explain/report.h"
 
 namespace tost {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/explain/numbers.h"
+#include "tost/explain/report.h"
 
 namespace tost {
 namespace {

@@ -1,10 +1,9 @@
-#include "tost/io/resize.h"
-
 #include <gtest/gtest.h>
 
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/io/preprocess.h"
 
 namespace tost {
 namespace {

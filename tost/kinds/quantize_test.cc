@@ -10,7 +10,7 @@
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/quantized_file.h"
+#include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/plain.h"
 

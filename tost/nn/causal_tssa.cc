@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "tost/nn/precision.h"
-#include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/plain.h"
 #include "tost/ops/tssa_causal.h"

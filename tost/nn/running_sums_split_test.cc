@@ -3,7 +3,6 @@
 
 #include "tost/comm/processes_test_util.h"
 #include "tost/comm/sums.h"
-#include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 
 namespace tost {

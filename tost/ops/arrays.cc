@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/ops/torch_scalar.h"
+#include "tost/ops/torch_tensors.h"
 
 namespace tost {
 namespace {

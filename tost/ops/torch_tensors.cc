@@ -11,7 +11,6 @@
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/torch_value.h"
-#include "tost/ops/torch_scalar.h"
 
 namespace tost {
 namespace {

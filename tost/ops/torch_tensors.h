@@ -1,11 +1,13 @@
-// Tensors of torch files.
+// Tensors of torch files, and the element types of files as those of tensors.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 
+#include "tost/io/torch_dtype.h"
 #include "tost/io/torch_file.h"
 #include "tost/torch.h"
 
@@ -34,5 +36,33 @@ class TorchTensorReader {
   std::map<size_t, c10::Storage> blocks_;
   std::set<size_t> booleans_;  // storages whose bytes are known to be 0 or 1
 };
+
+// The types in the order of TorchDtype, up to the last one that tensors can have.
+inline constexpr auto kScalarTypes = [] {
+  using enum c10::ScalarType;
+  return std::array{Double,
+                    Float,
+                    Half,
+                    BFloat16,
+                    Long,
+                    Int,
+                    Short,
+                    Char,
+                    UInt64,
+                    UInt32,
+                    UInt16,
+                    Byte,
+                    Bool,
+                    Float8_e5m2,
+                    Float8_e4m3fn,
+                    Float8_e5m2fnuz,
+                    Float8_e4m3fnuz,
+                    Float8_e8m0fnu,
+                    ComplexDouble,
+                    ComplexFloat,
+                    ComplexHalf,
+                    Float4_e2m1fn_x2};
+}();
+static_assert(kScalarTypes.size() == size_t(TorchDtype::kFloat4E2m1fnX2) + 1);
 
 }  // namespace tost

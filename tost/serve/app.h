@@ -12,7 +12,6 @@
 
 #include "tost/engine/vision_file.h"
 #include "tost/io/image.h"
-#include "tost/serve/api_error.h"
 #include "tost/serve/fields.h"
 #include "tost/serve/http.h"
 #include "tost/serve/language_service.h"

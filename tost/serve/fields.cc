@@ -6,7 +6,6 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/serve/api_error.h"
 
 namespace tost {
 

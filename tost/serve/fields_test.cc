@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/serve/api_error.h"
 #include "tost/serve/metrics.h"
 
 namespace tost {

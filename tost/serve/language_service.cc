@@ -10,7 +10,7 @@
 #include "tost/base/parallel.h"
 #include "tost/engine/text_writer.h"
 #include "tost/engine/threads.h"
-#include "tost/serve/api_error.h"
+#include "tost/serve/fields.h"
 
 namespace tost {
 

@@ -10,7 +10,7 @@
 #include "tost/kinds/language/file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
-#include "tost/serve/api_error.h"
+#include "tost/serve/fields.h"
 
 namespace tost {
 namespace {

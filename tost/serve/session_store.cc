@@ -11,7 +11,7 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/io/safe_text.h"
-#include "tost/serve/api_error.h"
+#include "tost/serve/fields.h"
 
 namespace tost {
 namespace {

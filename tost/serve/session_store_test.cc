@@ -9,7 +9,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
-#include "tost/serve/api_error.h"
+#include "tost/serve/fields.h"
 
 namespace tost {
 namespace {

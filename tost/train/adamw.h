@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/nn/working_copy.h"
+#include "tost/nn/layers.h"
 
 namespace tost {
 

@@ -8,7 +8,7 @@
 
 #include "tost/base/file.h"
 #include "tost/base/folder_lock.h"
-#include "tost/train/train_listener.h"
+#include "tost/train/train_task.h"
 
 namespace tost {
 

@@ -19,7 +19,6 @@
 #include "tost/train/run_log.h"
 #include "tost/train/schedule.h"
 #include "tost/train/shared_step.h"
-#include "tost/train/train_listener.h"
 #include "tost/train/train_task.h"
 #include "tost/train/trainer_state.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/explain/numbers.h"
+#include "tost/explain/report.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/explain_trace.h"
 

@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/numbers.h"
+#include "tost/explain/report.h"
 #include "tost/kinds/language/explain_trace.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"

@@ -10,8 +10,8 @@
 #include "tost/kinds/language/engine.h"
 #include "tost/nn/causal_tssa.h"
 #include "tost/nn/precision.h"
-#include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/arrays.h"
 #include "tost/ops/plain.h"
 

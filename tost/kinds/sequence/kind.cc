@@ -15,7 +15,7 @@
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/device.h"
-#include "tost/store/quantized_file.h"
+#include "tost/store/weights_file.h"
 #include "tost/train/run_kind.h"
 
 namespace tost {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "tost/base/error.h"
-#include "tost/explain/numbers.h"
+#include "tost/explain/report.h"
 #include "tost/io/base64.h"
-#include "tost/io/resize.h"
+#include "tost/io/preprocess.h"
 #include "tost/kinds/vision/explain_report.h"
 
 namespace tost {

@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/numbers.h"
+#include "tost/explain/report.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/transformer.h"

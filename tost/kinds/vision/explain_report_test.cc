@@ -11,7 +11,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/data/shapes.h"
-#include "tost/explain/report_folder.h"
+#include "tost/explain/report.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 

@@ -6,7 +6,7 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/store/quantized_file.h"
+#include "tost/store/weights_file.h"
 
 namespace tost {
 
