@@ -123,8 +123,8 @@ StepWeight wide_map(WeightSource& source, const std::string& name, int64_t out, 
 }  // namespace
 
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
-                        Packing packing) {
-  const StepWeight map = wide_map(source, name, out, in, /*bias=*/true, packing);
+                        Packing packing, bool bias) {
+  const StepWeight map = wide_map(source, name, out, in, bias, packing);
   return {map.values, map.bias, packing};
 }
 

@@ -45,7 +45,7 @@ TokenBlockWeights token_block_weights(WeightSource& source, const std::string& n
 
 // A map with its bias, by the name of its tensors.
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
-                        Packing packing);
+                        Packing packing, bool bias = true);
 
 // Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
 struct ThreadScratch {

@@ -26,10 +26,6 @@ float* numbers(Array& x) {
 
 LanguageStep::LanguageStep(const LanguageWeights& weights)
     : weights_(weights), dim_(weights.config.dim), widest_(std::max(dim_, weights.mlp_hidden)) {
-  add_stages();
-}
-
-void LanguageStep::add_stages() {
   for (int64_t block = 0; block < int64_t(weights_.blocks.size()); ++block) {
     for (const Work each : {Work::kIn, Work::kMix, Work::kOut, Work::kFc, Work::kProj}) {
       stages_.push_back({each, block});

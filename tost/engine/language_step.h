@@ -45,7 +45,6 @@ class LanguageStep {
     int64_t begin, end;
   };
 
-  void add_stages();
   void reserve(int threads);
   void run_stages(float* logits);
   float* normed(int thread);

@@ -21,23 +21,17 @@ struct MixerBlock {
   MeansWeights means;
 };
 
-PackedLinear packed(WeightSource& source, const std::string& map, int64_t out, int64_t in,
-                    bool bias, Packing packing) {
-  const StepWeight weight = source.map(map, out, in, bias, kernels::WeightType::kFloat32);
-  return {weight.values, weight.bias, packing};
-}
-
 MixerBlock softmax_block(const VisionConfig& c, WeightSource& source, const std::string& name,
                          Packing packing) {
-  return {packed(source, name + "qkv", 3 * c.dim, c.dim, c.qkv_bias, packing),
-          packed(source, name + "proj", c.dim, c.dim, /*bias=*/true, packing)};
+  return {packed_map(source, name + "qkv", 3 * c.dim, c.dim, packing, c.qkv_bias),
+          packed_map(source, name + "proj", c.dim, c.dim, packing)};
 }
 
 MixerBlock means_block(const VisionConfig& c, WeightSource& source, const std::string& name,
                        Packing packing) {
-  MixerBlock b{packed(source, name + "c_attn", 3 * c.dim, c.dim, c.qkv_bias, packing),
-               packed(source, name + "c_proj", c.dim, c.dim, c.qkv_bias, packing),
-               packed(source, name + "router", c.heads, c.dim, /*bias=*/false, packing),
+  MixerBlock b{packed_map(source, name + "c_attn", 3 * c.dim, c.dim, packing, c.qkv_bias),
+               packed_map(source, name + "c_proj", c.dim, c.dim, packing, c.qkv_bias),
+               packed_map(source, name + "router", c.heads, c.dim, packing, /*bias=*/false),
                {.heads = c.heads, .dim = c.dim, .from_end = c.heads / 2, .gate = true}};
   b.means.router_bias = source.values(name + "router.bias", {c.heads}).clone();
   b.means.temp = source.values(name + "temp", {c.heads}).clone();
