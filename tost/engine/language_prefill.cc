@@ -47,22 +47,27 @@ LanguagePrefill::LanguagePrefill(const LanguageWeights& weights, Layout layout)
       layout_(layout),
       tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows),
       blocks_(weights.blocks.size()) {
-  for (size_t i = 0; layout == Layout::kStored && i < blocks_.size(); ++i) lay_out(int64_t(i));
+  for (size_t i = 0; layout == Layout::kStored && i < blocks_.size(); ++i) {
+    lay_out(int64_t(i), /*opening=*/true);
+    lay_out(int64_t(i), /*opening=*/false);
+  }
 }
 
-void LanguagePrefill::lay_out(int64_t index) {
+// Lays out the maps of open(), or those of close().
+void LanguagePrefill::lay_out(int64_t index, bool opening) {
   const auto& b = weights_.blocks[size_t(index)];
   Block& block = blocks_[size_t(index)];
-  block.in = packed(b.in, packing_);
-  block.fc = packed(b.fc, packing_);
-  block.router = packed(b.router, packing_);
-  block.gate = packed(b.gate, packing_);
-  block.forget = packed(b.forget, packing_);
-  if (b.out.defined()) {
+  if (opening) {
+    block.in = packed(b.in, packing_);
+    block.router = packed(b.router, packing_);
+    block.gate = packed(b.gate, packing_);
+    block.forget = packed(b.forget, packing_);
+  } else {
     block.out = packed_onto_rows(b.out.rounded(), b.out.bias, b.gamma1, packing_, block.out_shift);
+    block.fc = packed(b.fc, packing_);
+    block.proj =
+        packed_onto_rows(b.proj.rounded(), b.proj.bias, b.gamma2, packing_, block.proj_shift);
   }
-  block.proj =
-      packed_onto_rows(b.proj.rounded(), b.proj.bias, b.gamma2, packing_, block.proj_shift);
   for (const auto* map : block.maps()) {
     if (map->defined()) product_bytes_ = std::max(product_bytes_, map->scratch_bytes(tile_rows_));
   }
@@ -108,18 +113,17 @@ void LanguagePrefill::reserve(int64_t rows) {
     if (narrow_ && !mixes_narrow(b)) mixed = dim_;
     if (b.filter.defined() || b.means.filter.defined()) base = dim_;
   }
-  const auto reserve = [rows](Array& numbers, int64_t width) {
-    numbers = {};  // before the new memory is taken
-    numbers = Array::empty({rows, width});
-  };
-  reserve(x_, dim_);
-  reserve(w_, w);
-  reserve(y_, dim_);
-  reserve(mixed_, mixed);
-  reserve(base_, base);
-  reserve(pi_, pi);
-  reserve(gate_, gate);
-  reserve(forget_, forget);
+  for (const auto& [numbers, width] : {std::pair{&x_, dim_},
+                                       {&w_, w},
+                                       {&y_, dim_},
+                                       {&mixed_, mixed},
+                                       {&base_, base},
+                                       {&pi_, pi},
+                                       {&gate_, gate},
+                                       {&forget_, forget}}) {
+    *numbers = {};  // before the new memory is taken
+    *numbers = Array::empty({rows, width});
+  }
 }
 
 const float* LanguagePrefill::run(const int64_t* ids, int64_t batch, int64_t tokens,
@@ -143,9 +147,11 @@ const float* LanguagePrefill::run_all(const int64_t* ids) {
   embed(ids);
   const auto count = int64_t(blocks_.size());
   for (int64_t i = 0; i <= count; ++i) {
-    if (layout_ == Layout::kPassing && i < count) lay_out(i);
+    const bool passing = layout_ == Layout::kPassing;
+    if (passing && i < count) lay_out(i, /*opening=*/true);
     over_tiles(i);
-    if (layout_ == Layout::kPassing && i > 0) blocks_[size_t(i - 1)] = {};
+    if (passing && i > 0) blocks_[size_t(i - 1)] = {};
+    if (passing && i < count) lay_out(i, /*opening=*/false);
     if (i < count) mix(i);
   }
   return x_.data();

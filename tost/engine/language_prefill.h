@@ -12,7 +12,7 @@ namespace tost {
 // How long the weights are in memory in the form that products read.
 enum class Layout : uint8_t {
   kStored,   // from the first call on: for many calls
-  kPassing,  // a block at a time: two blocks more than the weights, laid out in each call
+  kPassing,  // a block at a time: one block more than the weights, laid out in each call
 };
 
 // A thread takes a tile of tokens from a mixer's result through the block's MLP to the next mixer's
@@ -53,7 +53,7 @@ class LanguagePrefill {
     char* scratch;
   };
 
-  void lay_out(int64_t block);
+  void lay_out(int64_t block, bool opening);
   void reserve(int64_t rows);
   const float* run_all(const int64_t* ids);
   void embed(const int64_t* ids);

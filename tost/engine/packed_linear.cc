@@ -364,9 +364,11 @@ void PackedLinear::release() {
   if (microkernels().release != nullptr) microkernels().release();
 }
 
-PackedLinear packed_onto_rows(const Array& weight, const Array& bias, const Array& gamma,
-                              Packing packing, Array& shift) {
-  Array scaled = weight.as_float().clone();
+PackedLinear packed_onto_rows(Array weight, const Array& bias, const Array& gamma, Packing packing,
+                              Array& shift) {
+  Array scaled = weight.as_float();
+  weight = {};
+  if (!scaled.unique() || !scaled.made_here()) scaled = scaled.clone();
   const int64_t outputs = scaled.size(0), inputs = scaled.size(1);
   if (bias.defined()) shift = bias.as_float().clone();
   for (int64_t o = 0; o < outputs; ++o) {

@@ -151,7 +151,7 @@ class PackedLinear {
 
 // A map weight [out, in], bias [out] or undefined, times gamma [out], whose results are added to
 // rows that get its bias later: `shift`, the bias times gamma, undefined without a bias.
-PackedLinear packed_onto_rows(const Array& weight, const Array& bias, const Array& gamma,
-                              Packing packing, Array& shift);
+PackedLinear packed_onto_rows(Array weight, const Array& bias, const Array& gamma, Packing packing,
+                              Array& shift);
 
 }  // namespace tost
