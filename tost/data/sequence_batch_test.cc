@@ -1,11 +1,12 @@
 // Batches of sequences: padding, order, sorting by length.
+#include "tost/data/sequence_batch.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
 #include "tost/base/error.h"
-#include "tost/data/sequence_dataset.h"
 
 namespace tost {
 namespace {

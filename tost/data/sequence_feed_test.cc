@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/data/sequence_dataset.h"
+#include "tost/data/sequence_batch.h"
 
 namespace tost {
 namespace {

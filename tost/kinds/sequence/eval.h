@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tost/comm/group.h"
+#include "tost/data/sequence_batch.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/sequence/classifier.h"

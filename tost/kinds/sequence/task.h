@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "tost/data/sequence_dataset.h"
+#include "tost/data/sequence_batch.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"

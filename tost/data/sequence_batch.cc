@@ -1,4 +1,4 @@
-#include "tost/data/sequence_dataset.h"
+#include "tost/data/sequence_batch.h"
 
 #include <ATen/Parallel.h>
 
