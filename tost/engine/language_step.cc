@@ -286,8 +286,7 @@ void LanguageStep::prepare_workspace(int threads) {
     } else if (block.kind == BlockMixer::kDelta) {
       each = std::max(each, mix_delta_workspace(block.delta, tokens_));
     } else if (block.kind == BlockMixer::kSoftmax) {
-      const int64_t cached = softmaxes_[i]->cached;
-      each = std::max(each, mix_softmax_workspace(block.softmax, tokens_, cached));
+      each = std::max(each, mix_softmax_workspace(block.softmax, tokens_, softmaxes_[i]->cached));
     }
   }
   workspace_bytes_ = aligned(each) + 64;

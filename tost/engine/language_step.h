@@ -65,8 +65,7 @@ class LanguageStep {
   void trace(const Stage& stage);
   void tssa(const Stage& stage, int thread, int threads);
   void means(const Stage& stage, int thread, int threads);
-  // Calls body(state, first row of its texts, head among theirs, workspace) for this thread's share
-  // of the heads of all texts.
+  // Calls body(state, first row, head, workspace) for this thread's share of all texts' heads.
   template <class State, class Body>
   void over_heads(const Stage& stage, std::vector<std::optional<State>>& of_texts, int thread,
                   int threads, const Body& body);

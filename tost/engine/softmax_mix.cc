@@ -81,11 +81,10 @@ void mix_softmax(const SoftmaxWeights& w, const SoftmaxMix& mix, int64_t index, 
   float* const q = weights + kernels::kAttendTogether * rows;
   float* const k = s.keys.array->mutable_data() + index * s.keys.room * width;
   float* const v = s.values.array->mutable_data() + index * s.values.room * width;
-  float* const to[] = {q, k + s.cached * width, v + s.cached * width};
-  for (int64_t part = 0; part < 3; ++part) {
-    const Channels channels{part * w.dim + column, width};
+  Channels channels{column, width};
+  for (float* to : {q, k + s.cached * width, v + s.cached * width}) {
     for (int64_t t = 0; t < tokens; ++t) {
-      float* token = to[part] + t * width;
+      float* token = to + t * width;
       if (past != nullptr) {
         convolve_channels(w.filter, parts, row, past, t, channels, token);
       } else {
@@ -93,6 +92,7 @@ void mix_softmax(const SoftmaxWeights& w, const SoftmaxMix& mix, int64_t index, 
       }
     }
     if (past != nullptr) store_channels(w.filter, parts, row, tokens, channels, past);
+    channels.first += w.dim;
   }
   float* const y = mix.y + text * tokens * w.dim + column;
   kernels::AttendRowsArgs a{rows, width, tokens, k, width};
