@@ -69,9 +69,10 @@ void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, Langua
   const bool rows_wanted = hidden != nullptr && (batch > 1 || layout_ == Layout::kStored);
   const bool few = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
   const bool steps = traced != nullptr || (few && !rows_wanted);
+  const int64_t piece = kPieceTokens / (layout_ == Layout::kStored ? 1 : 2);  // saves memory
   const int64_t at_once = traced != nullptr ? kTracedTokens
                           : steps           ? kMostFewRows / batch
-                                            : std::max<int64_t>(1, kPieceTokens / batch);
+                                            : std::max<int64_t>(1, piece / batch);
   for (int64_t t = 0; t < tokens; t += at_once) {
     const int64_t count = std::min(at_once, tokens - t);
     const bool last = t + count == tokens;

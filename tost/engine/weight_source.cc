@@ -24,10 +24,13 @@ Array narrowed(const Array& from) {
   return narrow;
 }
 
-bool all_finite(const Array& wide) {
+bool all_finite(const Array& values) {
   // Sums products with zero, which gives 0 unless a value is not finite.
   float sum = 0;
-  for (int64_t i = 0; i < wide.numel(); ++i) sum += wide.data()[i] * 0;
+  const bool narrow = values.dtype() == TorchDtype::kBFloat16;
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    sum += (narrow ? from_bfloat16(values.data<uint16_t>()[i]) : values.data()[i]) * 0;
+  }
   return sum == 0;
 }
 
@@ -78,8 +81,8 @@ const Array& WeightSource::find(const std::string& name) {
   return found->second;
 }
 
-void WeightSource::check_finite(const std::string& name, const Array& wide) const {
-  if (finite_ || all_finite(wide)) return;
+void WeightSource::check_finite(const std::string& name, const Array& values) const {
+  if (finite_ || all_finite(values)) return;
   fail_data(where_, " has values in tensor '", name,
             "' that are not finite; take weights from before they went wrong.");
 }
@@ -112,8 +115,10 @@ StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t i
       return weight;
     }
     wide = dequantize(q);
-  } else if (type == WeightType::kBfloat16 && stored.dtype() == TorchDtype::kBFloat16 && finite_) {
+  } else if (type == WeightType::kBfloat16 && stored.dtype() == TorchDtype::kBFloat16 &&
+             stored.shape() == Array::Shape{out, in}) {
     weight.values = stored.contiguous();
+    check_finite(name, weight.values);
     return weight;
   } else {
     wide = values(name, {out, in});

@@ -61,7 +61,7 @@ class WeightSource {
 
  private:
   const Array& find(const std::string& name);
-  void check_finite(const std::string& name, const Array& wide) const;
+  void check_finite(const std::string& name, const Array& values) const;
 
   Arrays arrays_;
   std::string where_;
