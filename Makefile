@@ -8,7 +8,7 @@
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
 # make tsan     the server's tests under the thread sanitizer
 # make test-gpu the GPU's tests and benches in the cuda build, with a summary
-# make test-arm the kernels' tests on 64-bit Arm: cross-compiled, under qemu
+# make test-arm what runs models on 64-bit Arm: cross-compiled, tested under qemu
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make wheel    the Python package, with kernels and without: build/python/dist
@@ -85,14 +85,11 @@ test-gpu:
 	fi
 	@scripts/test_gpu.sh build/cuda
 
-# A death test starts its own program again, which qemu cannot do.
 test-arm:
 	@scripts/setup_arm.sh
 	@test -e build/arm/build.ninja || cmake --preset arm
 	@cmake --build build/arm -j $(JOBS)
-	@for room in base kernels; do \
-	  qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/tests/$${room}_tests --gtest_filter=-*DeathTest* --gtest_brief=1 || exit 1; \
-	done
+	@scripts/test_arm.sh build/arm
 
 fuzz:
 	@fuzz/run.sh $(SECONDS_EACH)

@@ -110,7 +110,7 @@ endfunction()
 
 # tost_page(tost_x serve): the page web/serve.html as a string in serve_page.h, for the sources of tost_x.
 function(tost_page target page)
-  find_file(TOST_CHART chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist REQUIRED
+  find_file(TOST_CHART chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist REQUIRED NO_CMAKE_FIND_ROOT_PATH
             DOC "Chart.js 3 (Debian: libjs-chart.js), which the pages carry")
   set(header ${CMAKE_CURRENT_BINARY_DIR}/${page}_page.h)
   file(GLOB parts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/web/*)
