@@ -191,10 +191,11 @@ long long tost_predict(tost_model* model, const unsigned char* rgb, long long wi
     Image picture(width, height, 3);
     std::copy_n(rgb, picture.pixels.size(), picture.pixels.begin());
     const auto& p = info.preprocess;
-    const auto shares = classify_pictures(info, {fit_image(picture, p)},
-                                          [&](const float* images, int64_t count, float* logits) {
-                                            engine->forward(images, count, p.size, p.size, logits);
-                                          })[0];
+    const auto shares = classify_pictures(
+        info, {fit_image(picture, p)},
+        [&, engine = engine.get()](const float* images, int64_t count, float* logits) {
+          engine->forward(images, count, p.size, p.size, logits);
+        })[0];
     std::copy_n(shares.begin(), std::min<size_t>(shares.size(), size_t(std::max(0LL, most))), to);
     return static_cast<long long>(shares.size());
   });
