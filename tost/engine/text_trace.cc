@@ -90,14 +90,11 @@ std::vector<double> membership_entropy(const TracedBlock::ByHead& memberships) {
 json to_json(const TracedText& text) {
   json layers = json::array();
   for (const TracedBlock& block : text.blocks) {
-    json means;
-    if (!block.mean_norm.empty()) {
-      means = {{"norm", rounded(block.mean_norm)}, {"cosine", rounded(block.mean_cosine)}};
-    }
+    const json means = {{"norm", rounded(block.mean_norm)}, {"cosine", rounded(block.mean_cosine)}};
     layers.push_back({{"mixer", block.mixer},
                       {"memberships", rounded(block.memberships)},
                       {"entropy", rounded(membership_entropy(block.memberships))},
-                      {"group_means", means},
+                      {"group_means", block.mean_norm.empty() ? json() : means},
                       {"effect", rounded(block.effect)}});
   }
   const bool one = text.surprisal.empty();
