@@ -26,9 +26,13 @@ compile() {  # SOURCE: unless its object is newer than every header
   em++ "${flags[@]}" -c "$1.cc" -o "$object"
 }
 export NODE_PATH=${NODE_PATH:-/usr/share/nodejs}  # where Debian keeps what emscripten runs
-for source in "${sources[@]}"; do compile "$source"; done
+linked=()  # not every object of the folder: a source may be gone
+for source in "${sources[@]}"; do
+  compile "$source"
+  linked+=("$objects/${source//\//_}.o")
+done
 functions=$(printf '"_%s",' tost_error tost_open_bytes tost_about tost_begin tost_copy tost_end tost_write malloc free)
 em++ -O3 -msimd128 -fexceptions -sALLOW_MEMORY_GROWTH=1 -sENVIRONMENT=web,node -sMODULARIZE=1 -sEXPORT_NAME=TostEngine \
-  -sEXPORTED_FUNCTIONS="[${functions%,}]" -sEXPORTED_RUNTIME_METHODS='["ccall"]' $objects/*.o -o $out/tost.js
+  -sEXPORTED_FUNCTIONS="[${functions%,}]" -sEXPORTED_RUNTIME_METHODS='["ccall"]' "${linked[@]}" -o $out/tost.js
 cp web/kit.css web/kit.js web/samples.js web/try/index.html web/try/try.js models/*.safetensors $out/
 du -ch $out/* | tail -1 | sed 's/total/in build\/web\/try: serve it by `python3 -m http.server -d build\/web\/try`/'
