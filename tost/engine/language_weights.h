@@ -50,8 +50,8 @@ struct LanguageBlockWeights {
 };
 
 struct LanguageWeights {
-  // Shares the arrays of the source if possible. Throws a data Error for a model that the engine
-  // lacks a mixer of, and as WeightSource.
+  // Shares the arrays of the source if possible. Throws a data Error for a model with a mixer that
+  // the engine lacks, and as WeightSource.
   LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up

@@ -94,7 +94,7 @@ class Trainer {
   // Disables checkpoints, for a trial run. Before train().
   void save_nothing() { saves_ = false; }
 
-  // Trains to the end. Trains to the end. If `stop` becomes true, finishes the step, saves a
+  // Trains to the end. If `stop` becomes true, finishes the step, saves a
   // checkpoint and returns with interrupted = true. Throws a data Error for a loss or gradient norm
   // that is not finite, before the weights change, unless guards skip the step or roll back. Throws
   // a data Error for a state that is not finite, before it is evaluated or saved. Throws

@@ -25,7 +25,7 @@ class LanguageEngine : public LanguageReader {
  public:
   // Shares the model's tensors, which must not change while the engine exists; the model is not
   // needed later. Throws a data Error naming a tensor to be quantised that is not finite, and for a
-  // model that the engine lacks a mixer of.
+  // model with a mixer that the engine lacks.
   explicit LanguageEngine(const LanguageModel& model, Precision precision = Precision::kFp32);
 
   const LanguageConfig& config() const { return engine_->config(); }
@@ -53,8 +53,8 @@ class LanguageEngine : public LanguageReader {
   std::unique_ptr<EngineModel> engine_;
 };
 
-// Makes an engine with the precision compute the model's functions until another engine replaces
-// it; modules on rounded weights, where the engine lacks the model's mixers.
+// Makes an engine of this precision compute the model's functions until another engine replaces it.
+// Modules on rounded weights compute them if the engine lacks a mixer of the model.
 void read_by_engine(const std::shared_ptr<LanguageModel>& model, Precision precision);
 
 // The model as a server reads it. Throws as the constructor of LanguageEngine.
