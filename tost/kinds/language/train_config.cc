@@ -128,21 +128,23 @@ void check_answers(const A& config) {
   check_loop_config(config);
 }
 
+// What small models of characters and of tasks have in common.
+json small_run() {
+  return {{"max_steps", 2000},
+          {"min_lr", 1e-4},
+          {"warmup_steps", 100},
+          {"weight_decay", 0.1},
+          {"beta2", 0.99},
+          {"clip", 1},
+          {"evaluate_every_steps", 250},
+          {"checkpoint_every_steps", 500}};
+}
+
 }  // namespace
 
 const ConfigForm<A>& answer_train_form() {
   static const ConfigForm<A> form{make_answer_fields(),
-                                  {{"task",
-                                    {{"max_steps", 2000},
-                                     {"lr", 3e-3},
-                                     {"min_lr", 1e-4},
-                                     {"warmup_steps", 100},
-                                     {"weight_decay", 0.1},
-                                     {"beta2", 0.99},
-                                     {"clip", 1},
-                                     {"evaluate_every_steps", 250},
-                                     {"checkpoint_every_steps", 500},
-                                     {"log_every", 50}}}},
+                                  {{"task", merge(small_run(), {{"lr", 3e-3}, {"log_every", 50}})}},
                                   check_answers,
                                   language_train_form().shorthands};
   return form;
@@ -164,18 +166,8 @@ LanguageConfig answer_model_config(const A& config, const TokenTaskData& data) {
 }
 
 std::vector<Recipe<LanguageTrainConfig>> language_recipes() {
-  using nlohmann::json;
   // The preset's LayerScale starts at 1 (see presets.cc).
-  const json character{{"max_steps", 2000},
-                       {"lr", 1e-3},
-                       {"min_lr", 1e-4},
-                       {"warmup_steps", 100},
-                       {"weight_decay", 0.1},
-                       {"beta2", 0.99},
-                       {"clip", 1},
-                       {"evaluate_every_steps", 250},
-                       {"checkpoint_every_steps", 500},
-                       {"sample_every_steps", 500}};
+  const json character = merge(small_run(), {{"lr", 1e-3}, {"sample_every_steps", 500}});
   const json character_gpu{
       {"model", "tost_gpt_char_gpu"}, {"batch", 64}, {"max_steps", 5000}, {"eval_batches", 200}};
   const json gpt2{{"model", "tost_gpt_base"},
