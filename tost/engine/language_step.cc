@@ -278,15 +278,18 @@ kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) {
 
 void LanguageStep::prepare_workspace(int threads) {
   int64_t each = kernels::causal_forward_workspace(tssa_args(0), 1);
-  for (size_t i = 0; i < softmaxes_.size(); ++i) {
-    const auto& block = weights_.blocks[i / states_.size()];
-    const int64_t batch = batch_ / int64_t(states_.size());
+  const int64_t batch = batch_ / int64_t(states_.size());
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
+    const auto& block = weights_.blocks[i];
     if (block.kind == BlockMixer::kMeans) {
       each = std::max(each, mix_means_workspace(block.means, batch, tokens_));
     } else if (block.kind == BlockMixer::kDelta) {
       each = std::max(each, mix_delta_workspace(block.delta, tokens_));
     } else if (block.kind == BlockMixer::kSoftmax) {
-      each = std::max(each, mix_softmax_workspace(block.softmax, tokens_, softmaxes_[i]->cached));
+      for (size_t text = 0; text < states_.size(); ++text) {
+        const int64_t cached = softmaxes_[i * states_.size() + text]->cached;
+        each = std::max(each, mix_softmax_workspace(block.softmax, tokens_, cached));
+      }
     }
   }
   workspace_bytes_ = aligned(each) + 64;
