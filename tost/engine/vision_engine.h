@@ -17,7 +17,7 @@ class PictureEngine {
  public:
   // Copies what it needs of the weights. fp32, bf16 or int8; what the CPU lacks is computed in
   // float32 on the same rounded weights and tokens. `mixer` runs mixers that the engine lacks
-  // (vision_mixers.h), between its phases; without it they are a data Error, as is a model that is
+  // (engine_has()), between its phases; without it they are a data Error, as is a model that is
   // no transformer. Throws a usage Error for another precision, else as pack_vision_weights().
   PictureEngine(const VisionConfig& config, WeightSource& source, Precision precision,
                 VisionMixer mixer = {});

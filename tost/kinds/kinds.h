@@ -44,9 +44,9 @@ struct QuantizeResult {
 void check_quantize_output(const std::filesystem::path& out, Precision precision);
 
 // Writes the model `in`, of any layout, as a model file with weights in fewer bits
-// (quantized_file.h), atomically and durably. First throws a usage Error for a precision that files
-// do not store, and for an output that exists or is no .safetensors file. Throws data Errors for a
-// model that cannot be read or rounded.
+// (store/weights_file.h), atomically and durably. First throws a usage Error for a precision that
+// files do not store, and for an output that exists or is no .safetensors file. Throws data Errors
+// for a model that cannot be read or rounded.
 QuantizeResult quantize_model(const std::filesystem::path& in, const std::filesystem::path& out,
                               Precision precision, Weights weights = Weights::kRaw);
 

@@ -128,8 +128,6 @@ void init_linears(torch::nn::Module& module) {
   }
 }
 
-using torch::Tensor;
-
 Tensor sinusoidal_positions(int64_t tokens, int64_t dim) {
   const auto fp64 = torch::dtype(torch::kFloat64);
   const auto position = torch::arange(tokens, fp64).unsqueeze(1);

@@ -59,8 +59,6 @@ Tensor decayed_state_before(const TokenSums& sums, const Tensor& decay, const Te
 
 namespace {
 
-using torch::Tensor;
-
 constexpr int64_t kChunk = 64;
 
 // The matrix [H or 1, n, n] of decay^(i - j) for i >= j, else 0.

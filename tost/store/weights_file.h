@@ -27,7 +27,7 @@ std::string model_kind(const std::filesystem::path& path, Weights weights = Weig
 // names the first tensor with a value that is not finite.
 void finish_loading(torch::nn::Module& model, const std::string& where);
 
-// Loads weights of a file, also quantised ones (quantized_file.h), into the model that the file
+// Loads weights of a file, also quantised ones, into the model that the file
 // describes, then calls finish_loading(). Throws a data Error about `where` if the weights do not
 // fit the model.
 void take_described_weights(torch::nn::Module& model,

@@ -139,8 +139,6 @@ SequenceConfig sequence_config(const S& config) {
 
 namespace {
 
-using nlohmann::json;
-
 // The recipe seq: training for minutes on a few cores.
 json seq() {
   return {{"min_tokens", 20},      {"max_tokens", 200}, {"epochs", 5},          {"lr", 1e-3},

@@ -16,7 +16,7 @@ struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
   ModelInfo info;
   std::filesystem::path file;              // the file read
-  Precision precision = Precision::kFp32;  // that the file holds its weights in (quantized_file.h)
+  Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
 // Reads safetensors files of this program and those of load_foreign_vision().
