@@ -67,7 +67,7 @@ def _summarize_variant(name: str, found: Dict[int, Dict[str, Any]], metric: str,
         corrupted={kind: [mean_spread(row[s] for row in rows) for s in range(len(study.corruptions.strengths))]
                    for kind, rows in damaged.items()},
         corrupted_mean={kind: mean_spread(mean_spread(row).mean for row in rows) for kind, rows in damaged.items()},
-        **{key: [one[i] for one in curve] for i, key in enumerate(("steps", "epochs", "curve"))},
+        steps=[step for step, _, _ in curve], epochs=[epoch for _, epoch, _ in curve], curve=[score for _, _, score in curve],
         failed=sum(bool(record["error"]) for record in found.values()),
     )
 
