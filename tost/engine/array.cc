@@ -47,8 +47,8 @@ Array::Array(Shape shape, TorchDtype dtype, std::shared_ptr<void> data, Shape st
 
 Array Array::empty(Shape shape, TorchDtype dtype) {
   Array array(std::move(shape), dtype, nullptr);
-  const auto bytes = size_t(std::max<int64_t>(1, array.bytes()));
-  array.data_ = {BlockCache::instance().allocate(bytes), BlockRelease()};
+  const int64_t bytes = std::max<int64_t>(1, array.numel() * dtype_info(dtype).bytes);
+  array.data_ = {BlockCache::instance().allocate(size_t(bytes)), BlockRelease()};
   return array;
 }
 

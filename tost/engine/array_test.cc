@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tost/base/error.h"
+#include "tost/kernels/block_cache.h"
 
 namespace tost {
 namespace {
@@ -14,6 +15,14 @@ Array counted(Array::Shape shape) {
   Array array = Array::empty(std::move(shape));
   std::iota(array.mutable_data(), array.mutable_data() + array.numel(), 0.0f);
   return array;
+}
+
+TEST(Array, ScalarsHaveRoomForTheirBytes) {
+  auto& blocks = BlockCache::instance();
+  const int64_t before = blocks.stats().in_use_bytes;
+  const Array scalar = Array::empty({}, TorchDtype::kFloat64);
+  EXPECT_EQ(blocks.stats().in_use_bytes - before, 8);
+  EXPECT_EQ(scalar.clone().bytes(), 8);
 }
 
 TEST(Array, CopiesShareAndClonesDoNot) {
