@@ -1,5 +1,5 @@
 // Exchanges texts and errors between processes.
-#include <cstring>
+#include <algorithm>
 
 #include "tost/comm/group.h"
 
@@ -10,7 +10,7 @@ using torch::Tensor;
 
 Tensor bytes_of(const std::string& text, int64_t room) {
   Tensor bytes = torch::zeros({room}, torch::kByte);
-  std::memcpy(bytes.data_ptr<uint8_t>(), text.data(), text.size());
+  std::ranges::copy(text, bytes.data_ptr<uint8_t>());
   return bytes;
 }
 
