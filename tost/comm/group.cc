@@ -129,9 +129,9 @@ struct Group::Impl {
   ~Impl() {
     if (nccl) abort_nccl();
     if (!broken) return;
-    // Leaks the backends, because their destructors would wait for unfinished calls.
-    (void)gloo.release();
-    (void)nccl.release();
+    // Keeps the backends, because their destructors would wait for unfinished calls.
+    static auto& kept = *new std::vector<BackendPtr>;
+    kept.insert(kept.end(), {gloo, nccl});
   }
 
   // Aborts work on the GPU that may wait for a lost process.
