@@ -20,8 +20,11 @@ bool fails() {
 }  // namespace
 
 // NOLINTBEGIN
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return fails() ? nullptr : std::malloc(size > 0 ? size : 1);
+}
 void* operator new(size_t size) {
-  void* memory = fails() ? nullptr : std::malloc(size > 0 ? size : 1);
+  void* memory = operator new(size, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
