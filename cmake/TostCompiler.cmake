@@ -27,6 +27,8 @@ target_compile_options(tost_flags INTERFACE $<BUILD_INTERFACE:$<$<COMPILE_LANG_A
 target_include_directories(tost_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                                 $<INSTALL_INTERFACE:include>)
 if(TOST_SANITIZE)
-  add_compile_options(-fsanitize=${TOST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  # Without -Wmaybe-uninitialized, which g++ reports wrongly of instrumented code.
+  add_compile_options(-fsanitize=${TOST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+                      -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${TOST_SANITIZE})
 endif()

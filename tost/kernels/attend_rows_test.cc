@@ -16,7 +16,7 @@ using AttendRows = RowTest;
 
 TEST_F(AttendRows, AttentionIsThatOfFloat64) {
   on_every_isa([] {
-    for (const auto [width, window] :
+    for (const auto& [width, window] :
          {std::pair{5, -1}, {48, -1}, {100, -1}, {48, 0}, {5, 1}, {100, 3}, {48, 50}}) {
       for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
         constexpr int64_t kRows = 21, kQueries = 5;

@@ -123,6 +123,7 @@ TEST(SessionStore, WhatCannotBeSavedStopsNoOther) {
   EXPECT_EQ(read_file(file(2), 100), "state");
 }
 
+#ifndef __SANITIZE_ADDRESS__  // its allocator keeps what is freed
 int64_t resident_bytes() {
   std::istringstream pages(read_file("/proc/self/statm", 1000));
   int64_t all = 0, resident = 0;
@@ -130,7 +131,6 @@ int64_t resident_bytes() {
   return resident * 4096;
 }
 
-#ifndef __SANITIZE_ADDRESS__  // its allocator keeps what is freed
 TEST(SessionStore, MemoryOfSessionsOnDiskReturnsToTheSystem) {
   const TempDir dir;
   constexpr size_t kSession = 4 << 20;
