@@ -5,7 +5,6 @@
 
 #include "tost/base/error.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/report.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/transformer.h"
@@ -14,10 +13,6 @@
 
 namespace tost {
 namespace {
-
-bool stopped(const VisionExplainOptions& options) {
-  return options.stop != nullptr && options.stop->load();
-}
 
 PictureSummary summary_of(const PictureMaps& maps) {
   PictureSummary summary{maps.input.name, maps.input.truth, maps.top.front()};
@@ -67,7 +62,7 @@ bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExpl
   const PictureSource source = picture_source(report.info, o);
   int64_t shown = o.shown;
   for (int64_t i = 0; i < source.count; ++i) {
-    if (stopped(o)) return false;
+    if (o.stopped()) return false;
     PictureMaps maps = picture_maps(model, report.info, source.read(i));
     if (i == 0) shown = std::min(shown, std::max<int64_t>(1, kMapNumbers / map_numbers(maps)));
     if (i < shown) {
@@ -75,24 +70,15 @@ bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExpl
     } else {
       report.others.push_back(summary_of(maps));
     }
-    if (o.progress) o.progress(i + 1, source.count, "pictures");
+    o.note(i + 1, source.count, "pictures");
   }
   return true;
 }
 
 bool add_split(VisionReport& report, ImageClassifier& model, const ImageDataset& data,
                const std::string& split, bool full, const VisionExplainOptions& o) {
-  StatisticsOptions wanted;
-  wanted.samples = o.samples;
-  wanted.full = full;
+  StatisticsOptions wanted{o, full, full && data.has_mask() && !report.spectra.empty()};
   wanted.bound = full && o.bound;
-  wanted.segment = full && data.has_mask() && !report.spectra.empty();
-  wanted.stop = o.stop;
-  if (o.progress) {
-    wanted.progress = [&](int64_t done, int64_t total) {
-      o.progress(done, total, split + " pictures");
-    };
-  }
   auto statistics = split_statistics(model, report.info, data, split, wanted);
   if (!statistics) return false;
   report.splits.push_back(std::move(*statistics));
@@ -282,8 +268,8 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
       layers[layer].add(trace.blocks[layer], rates[layer], trace.registers);
     }
     if (options.segment) segmentation.add(trace, batch);
-    if (options.progress) options.progress(result.pictures, int64_t(indices.size()));
-    if (options.stop && options.stop->load()) return std::nullopt;
+    options.note(result.pictures, int64_t(indices.size()), split + " pictures");
+    if (options.stopped()) return std::nullopt;
   }
   for (const LayerSums& layer : layers) result.layers.push_back(layer.result());
   if (options.segment) result.segmentation = segmentation.result(options.seed);
