@@ -19,8 +19,9 @@ namespace {
 // reading their weights.
 class ClassPass {
  public:
-  ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace)
-      : config_(config), weights_(weights), workspace_(workspace) {}
+  ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
+            PictureMaps* maps = nullptr)
+      : config_(config), weights_(weights), workspace_(workspace), maps_(maps) {}
 
   // Reads workspace.classed of `images` pictures, writes logits [images, classes].
   void run(int64_t images, float* logits) const {
@@ -93,6 +94,11 @@ class ClassPass {
         args.weights = own().attention;
         args.out = workspace_.at(workspace_.class_sums, i * heads * dim);
         kernels::attend_rows(args);
+        if (maps_ == nullptr) continue;
+        auto& shares = maps_->class_attention.emplace_back();
+        for (int64_t h = 0; h < heads; ++h, args.weights += tokens) {
+          shares.emplace_back(args.weights, args.weights + tokens);
+        }
       }
     });
     engine_parallel(heads, [&](int64_t begin, int64_t end) {
@@ -131,6 +137,7 @@ class ClassPass {
   const VisionConfig& config_;
   const VisionWeights& weights_;
   VisionWorkspace& workspace_;
+  PictureMaps* const maps_;  // of the only picture; may be null
 };
 
 // Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
@@ -167,6 +174,14 @@ void PictureEngine::forward(const float* images, int64_t count, int64_t height, 
     prepare(some, height / config_.patch, width / config_.patch);
     pass(images + first * pixels, some, logits + first * config_.classes);
   }
+}
+
+void PictureEngine::trace(const float* image, int64_t height, int64_t width, float* logits,
+                          PictureMaps& maps) {
+  check_sides(config_, height, width);
+  prepare(1, maps.rows = height / config_.patch, maps.columns = width / config_.patch);
+  TokenPass(config_, weights_, mixer_, *workspace_, position_.data()).trace(image, maps);
+  ClassPass(config_, weights_, *workspace_, &maps).run(1, logits);
 }
 
 void PictureEngine::prepare(int64_t images, int64_t rows, int64_t columns) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tost/base/checked.h"
@@ -68,6 +69,46 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
     for_tiles(0, workspace_.shape.patches, parallel, threads,
               [&](Rows rows) { class_rows(image, rows); });
   }
+}
+
+void TokenPass::trace(const float* picture, PictureMaps& maps) const {
+  const auto& shape = workspace_.shape;
+  const int64_t tokens = shape.tokens, threads = shape.threads, dim = config_.dim;
+  const auto each_tile = [&](const auto& body) {
+    for_tiles(0, tokens, engine_parallel, threads, body);
+  };
+  embed(picture, 0, engine_parallel, threads);
+  const float* shift = nullptr;
+  for (const TokenBlockWeights& block : weights_.blocks) {
+    PictureLayer& layer = maps.layers.emplace_back();
+    const auto mixed = [&](const float* before) {
+      SeenMixer seen;
+      each_tile([&](Rows rows) { front(block, before, rows); });
+      mix(int64_t(maps.layers.size()) - 1, before, 0, 1, engine_parallel, threads, &seen);
+      return seen;
+    };
+    const SeenMixer seen = mixed(shift);
+    if (seen.pi.defined()) layer.compression_before = layer_compression(seen.w, seen.pi);
+    each_tile([&](Rows rows) { add_mixed(block, rows); });
+    if (seen.pi.defined()) {
+      // Goes into the layer once more, and back.
+      const std::vector<float> after(stream(0), stream(tokens));
+      layer.compression_after = layer_compression(mixed(block.out_shift.data()).w, seen.pi);
+      std::copy(after.begin(), after.end(), stream(0));
+    }
+    each_tile([&](Rows rows) { finish(block, rows); });
+    shift = block.fc2_shift.data();
+    for (int64_t h = 0; seen.pi.defined() && h < config_.heads; ++h) {
+      const float* pi = seen.pi.data() + h * tokens;
+      layer.memberships.emplace_back(pi, pi + shape.patches);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      double sum = 0;
+      for (int64_t c = 0; c < dim; ++c) sum += std::pow(double(stream(t)[c] + shift[c]), 2);
+      (t < shape.patches ? layer.norms : layer.register_norms).push_back(std::sqrt(sum));
+    }
+  }
+  for_tiles(0, shape.patches, engine_parallel, threads, [&](Rows rows) { class_rows(0, rows); });
 }
 
 void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
@@ -239,10 +280,10 @@ void TokenPass::finish(const TokenBlockWeights& block, Rows rows,
 }
 
 void TokenPass::mix(int64_t index, const float* shift, int64_t first, int64_t count,
-                    ParallelFor parallel, int64_t threads) const {
+                    ParallelFor parallel, int64_t threads, SeenMixer* seen) const {
   const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   if (block.mixer == EngineMixer::kNone) return;
-  if (block.mixer == EngineMixer::kModule) return mix_by_caller(index, shift, first, count);
+  if (block.mixer == EngineMixer::kModule) return mix_by_caller(index, shift, first, count, seen);
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
   kernels::TssaForwardArgs args;
   args.shape = {count, tokens, config_.heads, dim / config_.heads};
@@ -250,13 +291,20 @@ void TokenPass::mix(int64_t index, const float* shift, int64_t first, int64_t co
   args.w = {workspace_.at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
   args.temp = block.temp.data();
   args.y = {workspace_.at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
+  if (seen != nullptr) {
+    const auto type = workspace_.half() ? TorchDtype::kBFloat16 : TorchDtype::kFloat32;
+    seen->w =
+        Array({tokens, dim}, type, {std::shared_ptr<void>(), workspace_.projected}).as_float();
+    seen->pi = Array::empty({config_.heads, tokens});
+    args.pi = seen->pi.mutable_data();
+  }
   kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
                         parallel, static_cast<int>(threads));
 }
 
 // Normalised tokens through the caller's mixer, onto the stream.
-void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first,
-                              int64_t count) const {
+void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first, int64_t count,
+                              SeenMixer* seen) const {
   const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   const int64_t tokens = workspace_.shape.tokens;
   const Rows rows{first * tokens, count * tokens};
@@ -264,7 +312,7 @@ void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first,
   auto norm = norm_args(block.norm1, shift, rows);
   norm.y = x.mutable_data();
   kernels::norm_rows(norm);
-  mixer_(index, x, y.mutable_data());
+  mixer_(index, x, y.mutable_data(), seen);
   add_rows(y.data(), block.gamma1, rows);
 }
 

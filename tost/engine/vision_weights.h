@@ -9,6 +9,7 @@
 
 #include "tost/base/parallel.h"
 #include "tost/engine/packed_linear.h"
+#include "tost/engine/picture_maps.h"
 #include "tost/engine/vision_config.h"
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/row_ops.h"
@@ -85,8 +86,15 @@ Array position_code(int64_t rows, int64_t columns);
 // How the engine runs this mixer.
 EngineMixer engine_mixer(const VisionConfig& config);
 
-// Runs the mixer of a block that the engine lacks: y like x [B, M, C], normalised tokens.
-using VisionMixer = std::function<void(int64_t block, const Array& x, float* y)>;
+// What a mixer of one picture's tokens had inside, where it has memberships: projected tokens w
+// [M, C] and memberships pi [H, M].
+struct SeenMixer {
+  Array w, pi;
+};
+
+// Runs the mixer of a block that the engine lacks: y like x [B, M, C], normalised tokens. `seen`
+// may be null.
+using VisionMixer = std::function<void(int64_t block, const Array& x, float* y, SeenMixer* seen)>;
 
 // The sizes of one pass over at most `images` pictures.
 struct VisionShape {
@@ -171,6 +179,8 @@ class TokenPass {
   // separate pictures.
   void run(const float* images, int64_t first, int64_t count, ParallelFor parallel,
            int64_t threads) const;
+  // Runs one picture, the only one of the workspace's, and adds the maps of its layers.
+  void trace(const float* picture, PictureMaps& maps) const;
 
  private:
   void embed(const float* images, int64_t image, ParallelFor parallel, int64_t threads) const;
@@ -201,8 +211,9 @@ class TokenPass {
   float* stream(int64_t row) const { return workspace_.stream + row * config_.dim; }
 
   void mix(int64_t index, const float* shift, int64_t first, int64_t count, ParallelFor parallel,
-           int64_t threads) const;
-  void mix_by_caller(int64_t index, const float* shift, int64_t first, int64_t count) const;
+           int64_t threads, SeenMixer* seen = nullptr) const;
+  void mix_by_caller(int64_t index, const float* shift, int64_t first, int64_t count,
+                     SeenMixer* seen) const;
   void class_rows(int64_t image, Rows rows) const;
 
   template <class Body>

@@ -10,6 +10,7 @@
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
@@ -18,7 +19,7 @@ PictureSummary summary_of(const PictureMaps& maps) {
   PictureSummary summary{maps.input.name, maps.input.truth, maps.top.front()};
   std::vector<double> entropies;
   for (const PictureLayer& layer : maps.layers) {
-    if (layer.entropy.defined()) entropies.push_back(layer.entropy.mean().item<double>());
+    entropies.push_back(spread_of(membership_entropy(layer.memberships)).mean);
   }
   summary.entropy = spread_of(entropies).mean;
   return summary;
@@ -51,10 +52,11 @@ constexpr int64_t kMapNumbers = 1'500'000;  // of all pictures; about 18 MB of t
 int64_t map_numbers(const PictureMaps& maps) {
   int64_t numbers = 1;
   for (const PictureLayer& layer : maps.layers) {
-    const int64_t memberships = layer.memberships.defined() ? layer.memberships.numel() : 0;
-    numbers += memberships + 3 * layer.norms.numel();
+    numbers += int64_t((layer.memberships.size() + 3) * layer.norms.size());
   }
-  for (const auto& block : maps.class_attention) numbers += block.numel();
+  for (const auto& heads : maps.class_attention) {
+    numbers += int64_t(heads.size()) * maps.rows * maps.columns;
+  }
   return numbers;
 }
 
@@ -230,10 +232,10 @@ Tensor read_batch(const ImageDataset& data, const std::vector<int64_t>& indices,
   std::vector<Tensor> images;
   labels = torch::empty({int64_t(indices.size())}, torch::kInt64);
   for (size_t i = 0; i < indices.size(); ++i) {
-    images.push_back(dataset_picture(data, indices[i], preprocess).tensor);
+    images.push_back(tensor_of(dataset_picture(data, indices[i], preprocess).values));
     labels[int64_t(i)] = data.label(indices[i]);
   }
-  return torch::stack(images);
+  return torch::cat(images);
 }
 
 }  // namespace

@@ -159,7 +159,5 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
 // A report as JSON: every number of its page (docs/explain.md). Layers and heads are counted from
 // 1; maps are [rows][columns]. Numbers that are not finite are null.
 nlohmann::json to_json(const VisionReport& report);
-// The JSON of one picture, with the network's input as a PNG.
-nlohmann::json to_json(const PictureMaps& maps);
 
 }  // namespace tost
