@@ -313,6 +313,36 @@ class WithoutTorch(Language):
             for head, of_report in zip(found["memberships"], wanted["membership"], strict=True):
                 near(head, of_report)
 
+    def test_pictures_are_explained_as_by_the_full_program(self):
+        picture = base64.b64encode(self.picture()).decode()
+        for model in ("shapes", "fashion"):
+            shown = []
+            for flags in ([], self.full):
+                server = Server(model, *flags)
+                try:
+                    shown.append(server.post("/v1/explain", {"image": picture}).json)
+                    self.assertEqual(self.uses_torch(server), bool(flags))
+                finally:
+                    server.end()
+            self.near(*shown)
+            self.assertGreater(shown[0]["layers"][0]["compression"]["after"], 0)
+
+    def near(self, found, wanted, place=""):
+        """Compares numbers within 1e-5, relative beyond 1; the most likely head may change where two are close."""
+        if isinstance(wanted, dict):
+            self.assertEqual(found.keys(), wanted.keys())
+            for key in wanted.keys() - {"likeliest_head"}:
+                self.near(found[key], wanted[key], f"{place}/{key}")
+        elif isinstance(wanted, list):
+            self.assertEqual(len(found), len(wanted))
+            for i, (a, b) in enumerate(zip(found, wanted)):
+                self.near(a, b, f"{place}/{i}")
+        elif isinstance(wanted, float):
+            step = 1.01e-4 if "norms" in place else 0  # norms are rounded
+            self.assertLessEqual(abs(found - wanted), step + 1e-5 * max(1, abs(wanted)), place)
+        else:
+            self.assertEqual(found, wanted, place)
+
     def test_it_may_be_served_without_explanations(self):
         server = Server(self.lm, "--no-explain")
         try:

@@ -455,6 +455,7 @@ class Serve(Served):
             page.evaluate("document.querySelector('#file').click()")
         page.evaluate("document.querySelector('#look-model').dispatchEvent(new Event('change'))")
         self.assertEqual(page.locator("#seen > *").count(), 0)
+        self.assertNotIn("libtorch", pathlib.Path(f"/proc/{self.process.pid}/maps").read_text())
 
 
 class InATab(Browser):

@@ -1,12 +1,10 @@
-// Opens models with torch for tost generate, predict and serve: any mixer, any file, any device,
-// and explanations of pictures.
+// Opens models with torch for tost generate, predict and serve: any mixer, any file, any device.
 #include "tost/cli/commands.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/model_commands.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
-#include "tost/kinds/vision/explain_report.h"
 #include "tost/nn/module_device.h"
 #include "tost/store/weights_file.h"
 
@@ -52,10 +50,8 @@ void serve_classifier(const ModelChoice& o, ServedModel& model, const ServiceLim
                           runner->logits(images, count, loaded->info.preprocess, logits);
                         }};
   if (o.explain) {
-    pictures.explain = [loaded](const Image& picture) {
-      return [loaded, input = picture_input(picture, loaded->info.preprocess)] {
-        return to_json(picture_maps(*loaded->model, loaded->info, input));
-      };
+    pictures.explain = [loaded](PictureInput input) {
+      return picture_maps(*loaded->model, loaded->info, std::move(input));
     };
   }
   model.pictures = std::make_unique<PictureService>(std::move(pictures), limits.queue);

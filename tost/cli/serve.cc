@@ -224,8 +224,7 @@ void add_serve_command(CLI::App& app, FindServed find) {
       "--precision", o.choice.precision,
       "Of the weights: " + list_of(all_precisions(), " or ") + " (default: the file's)");
   add_tokenizer_option(*command, o.choice.tokenizer);
-  command->add_flag("!--no-explain", o.choice.explain,
-                    "Without /v1/explain: image classifiers start at once, and without LibTorch");
+  command->add_flag("!--no-explain", o.choice.explain, "Without /v1/explain");
   add_limits(*command, o);
   command->add_option("--threads", o.run.threads, "Compute threads of each model; 0: all cores")
       ->capture_default_str();

@@ -62,15 +62,19 @@ OpenServed find_for_engine(const ModelChoice& o) {
   if (!o.tokenizer.empty()) throw NeedsFullProgram();
   const auto found = intact_file(o.path, Weights::kRaw);
   if (pictures_run_in_engine(found)) {
-    if (o.explain && has_full_program()) throw NeedsFullProgram();
     return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
-      auto opened = open_engine_vision(found, o.precision);
-      const int64_t side = opened.info.preprocess.size;
-      PictureModel pictures{opened.info, opened.precision,
-                            [engine = std::shared_ptr<PictureEngine>(std::move(opened.engine)),
-                             side](const float* images, int64_t count, float* logits) {
-                              engine->forward(images, count, side, side, logits);
-                            }};
+      const auto opened = std::make_shared<OpenedVision>(open_engine_vision(found, o.precision));
+      const auto& info = opened->info;
+      PictureModel pictures{
+          info, opened->precision,
+          [opened, side = info.preprocess.size](const float* images, int64_t count, float* logits) {
+            opened->engine->forward(images, count, side, side, logits);
+          }};
+      if (o.explain) {
+        pictures.explain = [opened](PictureInput input) {
+          return picture_maps(*opened->engine, opened->info, std::move(input));
+        };
+      }
       to.pictures = std::make_unique<PictureService>(std::move(pictures), limits.queue);
     };
   }

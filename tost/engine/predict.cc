@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 
@@ -35,10 +36,9 @@ std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
 }
 
 nlohmann::json to_json(const RankedClass& ranked) {
-  const double p = ranked.probability;
   return {{"label", ranked.label},
           {"class", ranked.name},
-          {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
+          {"probability", number_or_null(ranked.probability)}};
 }
 
 Precision chosen_precision(const std::string& requested, Precision stored,

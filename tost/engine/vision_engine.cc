@@ -20,8 +20,8 @@ namespace {
 class ClassPass {
  public:
   ClassPass(const VisionConfig& config, const VisionWeights& weights, VisionWorkspace& workspace,
-            bool half)
-      : config_(config), weights_(weights), workspace_(workspace), half_(half) {}
+            PictureMaps* maps = nullptr)
+      : config_(config), weights_(weights), workspace_(workspace), maps_(maps) {}
 
   // Reads workspace.classed of `images` pictures, writes logits [images, classes].
   void run(int64_t images, float* logits) const {
@@ -49,14 +49,14 @@ class ClassPass {
     // The normalised token is the residual as well.
     norm(block.norm2, stream, images, stream, dim, true);
     const void* branch = stream;
-    if (half_) {
+    if (workspace_.half()) {
       kernels::round_rows(stream, images, dim, workspace_.class_normed);
       branch = workspace_.class_normed;
     }
     product(block.fc1, branch, dim, images,
             {.data = workspace_.class_hidden,
              .stride = hidden,
-             .dtype = dtype(),
+             .dtype = workspace_.dtype(),
              .activation = kernels::Activation::kGelu});
     residual.gamma = block.gamma2.data();
     product(block.fc2, workspace_.class_hidden, hidden, images, residual);
@@ -70,11 +70,12 @@ class ClassPass {
     void* classed = workspace_.classed[index];
     const auto own = [&] { return workspace_.scratch[size_t(thread_number())]; };
     product(block.query, classed, tokens * dim, images,
-            {.data = workspace_.class_values, .stride = dim, .dtype = dtype()});
+            {.data = workspace_.class_values, .stride = dim, .dtype = workspace_.dtype()});
     engine_parallel(heads, [&](int64_t begin, int64_t end) {
       for (int64_t h = begin; h < end; ++h) {
-        const PackedRows q{
-            .rows = images, .data = at(workspace_.class_values, h * width), .stride = dim};
+        const PackedRows q{.rows = images,
+                           .data = workspace_.at(workspace_.class_values, h * width),
+                           .stride = dim};
         block.key[size_t(h)].run(
             q, {.data = workspace_.class_query + h * dim, .stride = heads * dim}, own().product);
       }
@@ -86,21 +87,27 @@ class ClassPass {
         args.rows = tokens;
         args.width = args.x_stride = dim;
         args.queries = heads;
-        args.x = at(classed, i * tokens * dim);
-        args.x_dtype = args.out_dtype = dtype();
+        args.x = workspace_.at(classed, i * tokens * dim);
+        args.x_dtype = args.out_dtype = workspace_.dtype();
         args.query = workspace_.class_query + i * heads * dim;
         args.scale = 1 / std::sqrt(static_cast<float>(width));
         args.weights = own().attention;
-        args.out = at(workspace_.class_sums, i * heads * dim);
+        args.out = workspace_.at(workspace_.class_sums, i * heads * dim);
         kernels::attend_rows(args);
+        if (maps_ == nullptr) continue;
+        auto& shares = maps_->class_attention.emplace_back();
+        for (int64_t h = 0; h < heads; ++h, args.weights += tokens) {
+          shares.emplace_back(args.weights, args.weights + tokens);
+        }
       }
     });
     engine_parallel(heads, [&](int64_t begin, int64_t end) {
       for (int64_t h = begin; h < end; ++h) {
-        const PackedRows sums{
-            .rows = images, .data = at(workspace_.class_sums, h * dim), .stride = heads * dim};
-        void* to = at(workspace_.class_values, h * width);
-        block.value[size_t(h)].run(sums, {.data = to, .stride = dim, .dtype = dtype()},
+        const PackedRows sums{.rows = images,
+                              .data = workspace_.at(workspace_.class_sums, h * dim),
+                              .stride = heads * dim};
+        void* to = workspace_.at(workspace_.class_values, h * width);
+        block.value[size_t(h)].run(sums, {.data = to, .stride = dim, .dtype = workspace_.dtype()},
                                    own().product);
       }
       PackedLinear::release();
@@ -111,7 +118,8 @@ class ClassPass {
             bool as_float) const {
     kernels::NormRowsArgs args = norm.args(x, images, y);
     args.y_stride = y_stride;
-    args.y_type = half_ && !as_float ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    args.y_type =
+        workspace_.half() && !as_float ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(args);
   }
 
@@ -126,18 +134,10 @@ class ClassPass {
     });
   }
 
-  int64_t size() const { return half_ ? 2 : 4; }
-  kernels::DType dtype() const {
-    return half_ ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
-  }
-  void* at(void* base, int64_t element) const {
-    return static_cast<char*>(base) + element * size();
-  }
-
   const VisionConfig& config_;
   const VisionWeights& weights_;
   VisionWorkspace& workspace_;
-  const bool half_;
+  PictureMaps* const maps_;  // of the only picture; may be null
 };
 
 // Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
@@ -174,6 +174,14 @@ void PictureEngine::forward(const float* images, int64_t count, int64_t height, 
     prepare(some, height / config_.patch, width / config_.patch);
     pass(images + first * pixels, some, logits + first * config_.classes);
   }
+}
+
+void PictureEngine::trace(const float* image, int64_t height, int64_t width, float* logits,
+                          PictureMaps& maps) {
+  check_sides(config_, height, width);
+  prepare(1, maps.rows = height / config_.patch, maps.columns = width / config_.patch);
+  TokenPass(config_, weights_, mixer_, *workspace_, position_.data()).trace(image, maps);
+  ClassPass(config_, weights_, *workspace_, &maps).run(1, logits);
 }
 
 void PictureEngine::prepare(int64_t images, int64_t rows, int64_t columns) {
@@ -217,7 +225,7 @@ void PictureEngine::pass(const float* pictures, int64_t count, float* logits) {
   for (int64_t i = carried; i < count; i += at_once) {
     tokens.run(pictures, i, std::min(at_once, count - i), engine_parallel, threads);
   }
-  ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
+  ClassPass(config_, weights_, *workspace_).run(count, logits);
 }
 
 }  // namespace tost

@@ -27,6 +27,8 @@ class PictureEngine {
   // whatever else is in it, as long as batch size and threads are the same. Throws the data Error
   // of check_sides(). Not for use by several threads at once.
   void forward(const float* images, int64_t count, int64_t height, int64_t width, float* logits);
+  // Gives the logits of one picture, and adds to `maps` what the network does with it.
+  void trace(const float* image, int64_t height, int64_t width, float* logits, PictureMaps& maps);
 
  private:
   void prepare(int64_t images, int64_t rows, int64_t columns);

@@ -85,7 +85,8 @@ void attend(int64_t heads, const Array& x, const Array& parts, float* mixed) {
   });
 }
 
-void mean(const MixerBlock& block, const Array& x, const Array& parts, float* mixed) {
+void mean(const MixerBlock& block, const Array& x, const Array& parts, float* mixed,
+          SeenMixer* seen) {
   const int64_t batch = x.size(0), tokens = x.size(1), rows = batch * tokens;
   Array pi = Array::empty({rows, block.means.heads});
   multiply(block.router, x.data(), rows, pi.mutable_data());
@@ -98,6 +99,11 @@ void mean(const MixerBlock& block, const Array& x, const Array& parts, float* mi
              .pi = pi.mutable_data(),
              .y = mixed},
             workspace.data(), engine_parallel);
+  if (seen == nullptr) return;
+  const int64_t dim = x.size(2), heads = block.means.heads;
+  seen->w = Array({rows, dim}, TorchDtype::kFloat32, parts.owner(), {3 * dim, 1}).contiguous();
+  seen->pi = Array({heads, rows}, TorchDtype::kFloat32, pi.owner(), {1, heads}).contiguous();
+  for (int64_t i = 0; i < pi.numel(); ++i) seen->pi.mutable_data()[i] /= float(heads);
 }
 
 }  // namespace
@@ -117,7 +123,8 @@ VisionMixer engine_mixers(const VisionConfig& config, WeightSource& source, Pack
         (softmax ? softmax_block : means_block)(config, source, cat("blocks.", i, ".attn."),
                                                 narrow ? Packing::kBfloat16 : Packing::kFloat32));
   }
-  return [blocks, softmax, heads = config.heads](int64_t index, const Array& x, float* y) {
+  return [blocks, softmax, heads = config.heads](int64_t index, const Array& x, float* y,
+                                                 SeenMixer* seen) {
     const MixerBlock& block = (*blocks)[size_t(index)];
     const int64_t rows = x.size(0) * x.size(1), dim = x.size(2);
     Array parts = Array::empty({rows, 3 * dim}), mixed = Array::empty({rows, dim});
@@ -125,7 +132,7 @@ VisionMixer engine_mixers(const VisionConfig& config, WeightSource& source, Pack
     if (softmax) {
       attend(heads, x, parts, mixed.mutable_data());
     } else {
-      mean(block, x, parts, mixed.mutable_data());
+      mean(block, x, parts, mixed.mutable_data(), seen);
     }
     multiply(block.out, mixed.data(), rows, y);
   };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tost/base/checked.h"
@@ -10,6 +11,8 @@
 
 namespace tost {
 namespace {
+
+constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
 
 // Divides rows into tiles of nearly equal size, at most `most`, with the same number for every
 // thread. For one thread, tiles are whole blocks of the matrix units.
@@ -52,7 +55,9 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
     for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
       const bool last = rows.first + rows.count == (first + count) * tokens;
       if (i > 0) {
-        back(blocks[i - 1], rows, i < blocks.size() ? blocks[i].in.ahead() : kernels::FetchAhead());
+        add_mixed(blocks[i - 1], rows);
+        finish(blocks[i - 1], rows,
+               i < blocks.size() ? blocks[i].in.ahead() : kernels::FetchAhead());
       }
       if (i < blocks.size()) {
         front(blocks[i], shift, rows, blocks[last || i == 0 ? i : i - 1].out.ahead());
@@ -66,13 +71,53 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
   }
 }
 
+void TokenPass::trace(const float* picture, PictureMaps& maps) const {
+  const auto& shape = workspace_.shape;
+  const int64_t tokens = shape.tokens, threads = shape.threads, dim = config_.dim;
+  const auto each_tile = [&](const auto& body) {
+    for_tiles(0, tokens, engine_parallel, threads, body);
+  };
+  embed(picture, 0, engine_parallel, threads);
+  const float* shift = nullptr;
+  for (const TokenBlockWeights& block : weights_.blocks) {
+    PictureLayer& layer = maps.layers.emplace_back();
+    const auto mixed = [&](const float* before) {
+      SeenMixer seen;
+      each_tile([&](Rows rows) { front(block, before, rows); });
+      mix(int64_t(maps.layers.size()) - 1, before, 0, 1, engine_parallel, threads, &seen);
+      return seen;
+    };
+    const SeenMixer seen = mixed(shift);
+    if (seen.pi.defined()) layer.compression_before = layer_compression(seen.w, seen.pi);
+    each_tile([&](Rows rows) { add_mixed(block, rows); });
+    if (seen.pi.defined()) {
+      // Goes into the layer once more, and back.
+      const std::vector<float> after(stream(0), stream(tokens));
+      layer.compression_after = layer_compression(mixed(block.out_shift.data()).w, seen.pi);
+      std::copy(after.begin(), after.end(), stream(0));
+    }
+    each_tile([&](Rows rows) { finish(block, rows); });
+    shift = block.fc2_shift.data();
+    for (int64_t h = 0; seen.pi.defined() && h < config_.heads; ++h) {
+      const float* pi = seen.pi.data() + h * tokens;
+      layer.memberships.emplace_back(pi, pi + shape.patches);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      double sum = 0;
+      for (int64_t c = 0; c < dim; ++c) sum += std::pow(double(stream(t)[c] + shift[c]), 2);
+      (t < shape.patches ? layer.norms : layer.register_norms).push_back(std::sqrt(sum));
+    }
+  }
+  for_tiles(0, shape.patches, engine_parallel, threads, [&](Rows rows) { class_rows(0, rows); });
+}
+
 void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
                       int64_t threads) const {
   const auto& shape = workspace_.shape;
   const int64_t pixels = shape.patches * config_.patch * config_.patch;
   const float* picture = images + image * config_.in_channels * pixels;
   const int64_t owner = thread_number();
-  const void* planes = half() ? rounded_picture(picture, owner, parallel) : picture;
+  const void* planes = workspace_.half() ? rounded_picture(picture, owner, parallel) : picture;
   int64_t outputs = pixels;
   for (size_t s = 0; s < weights_.stem.size(); ++s) {
     const StemStage& stage = weights_.stem[s];
@@ -99,7 +144,7 @@ const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
   const int64_t columns = workspace_.shape.columns * config_.patch;
   parallel(config_.in_channels * workspace_.shape.rows, [&](int64_t begin, int64_t end) {
     kernels::round_rows(picture + begin * config_.patch * columns, (end - begin) * config_.patch,
-                        columns, at(planes, begin * config_.patch, columns));
+                        columns, workspace_.at(planes, begin * config_.patch, columns));
   });
   return planes;
 }
@@ -113,7 +158,7 @@ void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64
   int64_t shrunk = 1;
   for (size_t s = 0; s < index; ++s) shrunk *= weights_.stem[s].stride;
   const StemCall call{.stage = stage,
-                      .half = half(),
+                      .half = workspace_.half(),
                       .planes = index == 0 ? planes : nullptr,
                       .picture = index == 0 ? nullptr : between[index],
                       .rows = shape.rows * config_.patch / shrunk,
@@ -122,8 +167,8 @@ void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64
                       .scratch = scratch().product};
   PackedResult result{.stride = stage.to};
   if (index + 1 < weights_.stem.size()) {
-    result.data = at(between[index + 1], rows.first, stage.to);
-    result.dtype = dtype();
+    result.data = workspace_.at(between[index + 1], rows.first, stage.to);
+    result.dtype = workspace_.dtype();
     result.activation = kernels::Activation::kGelu;
   } else {
     float* to = stream(image * shape.tokens + rows.first);
@@ -134,25 +179,132 @@ void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64
   run_stem_stage(call, rows.first, rows.count, result);
 }
 
+const ThreadScratch& TokenPass::scratch() const {
+  return workspace_.scratch[static_cast<size_t>(thread_number())];
+}
+
+kernels::NormRowsArgs TokenPass::norm_args(const NormWeight& norm, const float* shift,
+                                           Rows rows) const {
+  kernels::NormRowsArgs args = norm.args(stream(rows.first), rows.count, nullptr);
+  args.shift = shift;
+  args.shifted = stream(rows.first);
+  return args;
+}
+
+void TokenPass::add_rows(const float* y, const Array& gamma, Rows rows) const {
+  kernels::FinishRowsArgs args;
+  args.rows = rows.count;
+  args.columns = args.sums_stride = args.out_stride = config_.dim;
+  args.sums = y;
+  args.add = true;
+  args.gamma = gamma.data();
+  args.out = stream(rows.first);
+  kernels::finish_rows(args);
+}
+
+void TokenPass::norm(const NormWeight& norm, const float* shift, Rows rows, bool as_float) const {
+  const ThreadScratch& local = scratch();
+  const bool bytes = !as_float && workspace_.products == Packing::kInt8;
+  kernels::NormRowsArgs args = norm_args(norm, shift, rows);
+  args.y = local.normed;
+  args.y_type = bytes                            ? kernels::RowType::kUint8
+                : as_float || !workspace_.half() ? kernels::RowType::kFloat32
+                                                 : kernels::RowType::kBfloat16;
+  args.scale = local.scale;
+  args.zero = local.zero;
+  kernels::norm_rows(args);
+}
+
+PackedRows TokenPass::normed_rows(const NormWeight& weights, const float* shift, Rows rows) const {
+  norm(weights, shift, rows, /*as_float=*/false);
+  const ThreadScratch& local = scratch();
+  if (workspace_.products == Packing::kInt8) {
+    return {rows.count, local.normed, config_.dim, local.scale, local.zero};
+  }
+  return {.rows = rows.count, .data = local.normed, .stride = config_.dim};
+}
+
+// Converts stored tokens to the input form of a product.
+PackedRows TokenPass::stored_rows(const void* data, int64_t width, int64_t count,
+                                  Packing packing) const {
+  if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
+  const ThreadScratch& local = scratch();
+  float* scale = local.scale + count;
+  int32_t* zero = local.zero + count;
+  kernels::quantize_rows(
+      {count, width, data, width, workspace_.dtype(), local.bytes, width, scale, zero});
+  return {count, local.bytes, width, scale, zero};
+}
+
+void TokenPass::front(const TokenBlockWeights& block, const float* shift, Rows rows,
+                      const kernels::FetchAhead& next) const {
+  if (block.mixer == EngineMixer::kModule) return;
+  const PackedRows x = normed_rows(block.norm1, shift, rows);
+  void* to = workspace_.at(workspace_.projected, rows.first, config_.dim);
+  block.in.run(x, {.data = to, .stride = config_.dim, .dtype = workspace_.dtype(), .next = next},
+               scratch().product);
+}
+
+void TokenPass::add_mixed(const TokenBlockWeights& block, Rows rows) const {
+  if (block.mixer == EngineMixer::kModule) return;
+  void* from = block.mixer == EngineMixer::kNone ? workspace_.projected : workspace_.mixed;
+  const PackedRows y = stored_rows(workspace_.at(from, rows.first, config_.dim), config_.dim,
+                                   rows.count, block.out.packing());
+  block.out.accumulate(y, stream(rows.first), config_.dim, 0, config_.dim, scratch().product,
+                       block.fc1.ahead(0, block.fc1.panels_within(kHiddenColumns)));
+}
+
+// Computes a part of the hidden columns at a time, so that it stays in the L2 cache.
+void TokenPass::finish(const TokenBlockWeights& block, Rows rows,
+                       const kernels::FetchAhead& next) const {
+  const PackedRows x = normed_rows(block.norm2, block.out_shift.data(), rows);
+  const ThreadScratch& local = scratch();
+  const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
+  const int64_t at_once = block.fc1.panels_within(kHiddenColumns);
+  for (int64_t p = 0; p < panels; p += at_once) {
+    const int64_t last = std::min(panels, p + at_once);
+    const int64_t first = p * columns;
+    const int64_t count = std::min(block.fc1.outputs(), last * columns) - first;
+    block.fc1.run(x,
+                  {.data = local.hidden,
+                   .stride = count,
+                   .first_column = first,
+                   .dtype = workspace_.dtype(),
+                   .activation = kernels::Activation::kGelu,
+                   .next = block.fc2.ahead_of_inputs(first, count)},
+                  local.product, p, last);
+    block.fc2.accumulate(stored_rows(local.hidden, count, rows.count, block.fc2.packing()),
+                         stream(rows.first), config_.dim, first, count, local.product,
+                         last < panels ? block.fc1.ahead(last, last + at_once) : next);
+  }
+}
+
 void TokenPass::mix(int64_t index, const float* shift, int64_t first, int64_t count,
-                    ParallelFor parallel, int64_t threads) const {
+                    ParallelFor parallel, int64_t threads, SeenMixer* seen) const {
   const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   if (block.mixer == EngineMixer::kNone) return;
-  if (block.mixer == EngineMixer::kModule) return mix_by_caller(index, shift, first, count);
+  if (block.mixer == EngineMixer::kModule) return mix_by_caller(index, shift, first, count, seen);
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
   kernels::TssaForwardArgs args;
   args.shape = {count, tokens, config_.heads, dim / config_.heads};
-  args.dtype = dtype();
-  args.w = {at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
+  args.dtype = workspace_.dtype();
+  args.w = {workspace_.at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
   args.temp = block.temp.data();
-  args.y = {at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
+  args.y = {workspace_.at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
+  if (seen != nullptr) {
+    const auto type = workspace_.half() ? TorchDtype::kBFloat16 : TorchDtype::kFloat32;
+    seen->w =
+        Array({tokens, dim}, type, {std::shared_ptr<void>(), workspace_.projected}).as_float();
+    seen->pi = Array::empty({config_.heads, tokens});
+    args.pi = seen->pi.mutable_data();
+  }
   kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
                         parallel, static_cast<int>(threads));
 }
 
 // Normalised tokens through the caller's mixer, onto the stream.
-void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first,
-                              int64_t count) const {
+void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first, int64_t count,
+                              SeenMixer* seen) const {
   const TokenBlockWeights& block = weights_.blocks[size_t(index)];
   const int64_t tokens = workspace_.shape.tokens;
   const Rows rows{first * tokens, count * tokens};
@@ -160,7 +312,7 @@ void TokenPass::mix_by_caller(int64_t index, const float* shift, int64_t first,
   auto norm = norm_args(block.norm1, shift, rows);
   norm.y = x.mutable_data();
   kernels::norm_rows(norm);
-  mixer_(index, x, y.mutable_data());
+  mixer_(index, x, y.mutable_data(), seen);
   add_rows(y.data(), block.gamma1, rows);
 }
 
@@ -172,8 +324,8 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
     const ClassBlockWeights& block = weights_.class_blocks[i];
     const float* shift = i == 0 ? weights_.blocks.back().fc2_shift.data() : nullptr;
     auto norm1 = norm_args(block.norm1, shift, stored);
-    norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
-    norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    norm1.y = workspace_.at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
+    norm1.y_type = workspace_.half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(norm1);
     if (i + 1 == weights_.class_blocks.size()) break;
     norm(block.norm1, nullptr, stored, /*as_float=*/true);

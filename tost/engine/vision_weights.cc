@@ -72,6 +72,13 @@ Array part_of(const Array& all, int64_t first, Array::Shape shape, Array::Shape 
   return {std::move(shape), TorchDtype::kFloat32, {all.owner(), data}, std::move(strides)};
 }
 
+StepWeight wide_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
+                    bool bias, Packing packing) {
+  StepWeight map = source.map(name, out, in, bias, kernels::WeightType::kFloat32);
+  if (packing == Packing::kInt8) check_roundable(map.values, name + ".weight");
+  return map;
+}
+
 ClassBlockWeights class_block_weights(WeightSource& source, const std::string& name,
                                       const VisionConfig& config, Packing packing) {
   const int64_t dim = config.dim, width = dim / config.heads;
@@ -126,6 +133,38 @@ EngineMixer engine_mixer(const VisionConfig& config) {
   return config.mixer == "none" ? EngineMixer::kNone : EngineMixer::kModule;
 }
 
+PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
+                        Packing packing, bool bias) {
+  const StepWeight map = wide_map(source, name, out, in, bias, packing);
+  return {map.values, map.bias, packing};
+}
+
+namespace {
+
+TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
+                                      const VisionConfig& config, Packing packing) {
+  const int64_t dim = config.dim, hidden = hidden_width(dim, config.mlp_ratio);
+  TokenBlockWeights weights{.mixer = engine_mixer(config)};
+  weights.norm1 = source.norm(name + "norm1", dim);
+  weights.norm2 = source.norm(name + "norm2", dim);
+  weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
+  weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
+  weights.fc1 = packed_map(source, name + "mlp.fc1", hidden, dim, packing);
+  const StepWeight fc2 = wide_map(source, name + "mlp.fc2", dim, hidden, true, packing);
+  weights.fc2 = packed_onto_rows(fc2.values, fc2.bias, weights.gamma2, packing, weights.fc2_shift);
+  if (weights.mixer == EngineMixer::kModule) return weights;
+  const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, config.qkv_bias, packing);
+  weights.in = {in.values, in.bias, packing};
+  const StepWeight out = wide_map(source, name + "attn.to_out.0", dim, dim, true, packing);
+  weights.out = packed_onto_rows(out.values, out.bias, weights.gamma1, packing, weights.out_shift);
+  if (weights.mixer == EngineMixer::kTssa) {
+    weights.temp = source.values(name + "attn.temp", {config.heads, 1}).clone();
+  }
+  return weights;
+}
+
+}  // namespace
+
 VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, Packing products) {
   const Packing rest = products == Packing::kInt8 ? Packing::kBfloat16 : products;
   VisionWeights weights;
@@ -138,10 +177,8 @@ VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, P
           stem_stage(source, int64_t(weights.stem.size()), {from, to, i == 0 ? 2 : 1}, rest));
     }
   }
-  const BlockShape shape{c.dim, hidden_width(c.dim, c.mlp_ratio), c.heads, c.qkv_bias};
   for (int64_t i = 0; i < c.depth; ++i) {
-    weights.blocks.push_back(
-        token_block_weights(source, cat("blocks.", i, "."), shape, engine_mixer(c), products));
+    weights.blocks.push_back(token_block_weights(source, cat("blocks.", i, "."), c, products));
   }
   for (int64_t i = 0; i < c.class_blocks; ++i) {
     weights.class_blocks.push_back(
@@ -193,7 +230,7 @@ int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
 
 VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
                                  const VisionShape& shape, int64_t tile_rows)
-    : shape(shape), tile_rows(tile_rows) {
+    : shape(shape), tile_rows(tile_rows), products(weights.blocks[0].fc1.packing()) {
   // Laid out twice, first to learn the size. Pieces are a line apart, so that they do not all start
   // in the same set of the caches.
   kernels::Arena counted(nullptr, 64);
@@ -205,8 +242,7 @@ VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights
 
 void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& weights,
                               kernels::Arena& memory) {
-  const Packing products = weights.blocks[0].fc1.packing();
-  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
+  const int64_t size = half() ? 2 : 4;
   const int64_t dim = config.dim, images = shape.images;
   const int64_t hidden = weights.class_blocks[0].fc1.outputs();
   const int64_t all = images * shape.tokens * dim;

@@ -11,8 +11,8 @@ namespace {
 using torch::Tensor;
 
 void append(std::vector<double>& values, const Tensor& more) {
-  const auto flat = more.to(torch::kDouble).flatten().contiguous();
-  values.insert(values.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  const auto numbers = numbers_of(more);
+  values.insert(values.end(), numbers.begin(), numbers.end());
 }
 
 void add_to(Tensor& sum, const Tensor& batch) {

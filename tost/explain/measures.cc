@@ -124,10 +124,14 @@ Spread spread_of(const std::vector<double>& values) {
   return spread;
 }
 
+std::vector<double> numbers_of(const torch::Tensor& values) {
+  if (!values.defined()) return {};
+  const auto flat = values.to(torch::kDouble).contiguous();
+  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
+}
+
 Spread spread_of(const torch::Tensor& values) {
-  const auto flat = values.to(torch::kDouble).flatten().contiguous();
-  return spread_of(
-      std::vector<double>(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()));
+  return spread_of(numbers_of(values));
 }
 
 namespace {

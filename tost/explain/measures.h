@@ -34,6 +34,9 @@ double average_precision(const std::vector<double>& scores, const TokenMask& mas
 // memberships, 0 for one head.
 torch::Tensor membership_entropy(const torch::Tensor& pi);
 
+// The numbers of a tensor in row-major order; none for an undefined one.
+std::vector<double> numbers_of(const torch::Tensor& values);
+
 // Mean and standard deviation (of the population) of the finite values; NaN without any.
 struct Spread {
   double mean = std::nan(""), deviation = std::nan("");

@@ -14,7 +14,6 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/io/parse_json.h"
 
 namespace tost {
 
@@ -210,10 +209,6 @@ json nested_values(const double* values, at::IntArrayRef shape,
 }
 
 }  // namespace
-
-json number_or_null(double value) {
-  return std::isfinite(value) ? json(value) : json();
-}
 
 json nested(const Tensor& tensor, function_ref<double(double)> written) {
   if (!tensor.defined()) return {};

@@ -2,17 +2,44 @@
 // from 1.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tost/base/function_ref.h"
+#include "tost/io/parse_json.h"
 #include "tost/torch.h"
 
 namespace tost {
+
+// What is asked of a report.
+struct ReportOptions {
+  bool stopped() const { return stop != nullptr && stop->load(); }
+  void note(int64_t done, int64_t total, const std::string& what) const {
+    if (progress) progress(done, total, what);
+  }
+
+  std::vector<int64_t> layers, heads;  // from 1; empty: first, middle and last; all
+  int64_t samples = 256;               // pictures or windows of each split
+  bool bound = false;                  // the variational bound too
+  std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// With the data of its statistics.
+template <class Data>
+struct DataReportOptions : ReportOptions {
+  std::shared_ptr<const Data> train, held;  // either may be missing
+  std::string held_split;                   // its name: "validation", "test"
+  std::string data;                         // name of the data in the report
+  std::string no_data;  // why there is none and how to get it; "" where there is
+};
 
 // The beginning of every report.json; marks its folder as a report.
 inline constexpr std::string_view kReportMarker = "{\n  \"tost_report\": 1";
@@ -33,9 +60,6 @@ bool check_report_target(const std::filesystem::path& folder, bool overwrite);
 // unless it is a report and `overwrite` is set.
 void write_report(const std::filesystem::path& folder, const nlohmann::json& numbers,
                   bool overwrite);
-
-// The number as JSON, or null if it is not finite.
-nlohmann::json number_or_null(double value);
 
 // Nested arrays with a tensor's shape, of written(number); null for an undefined tensor.
 nlohmann::json nested(const torch::Tensor& tensor, function_ref<double(double)> written);

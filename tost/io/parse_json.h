@@ -1,6 +1,7 @@
 // Parses untrusted JSON, with limits. Free of torch.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -42,6 +43,11 @@ std::optional<std::string> exact_json_text(const Json& value, int indent = -1) {
   } catch (const typename Json::type_error&) {
     return std::nullopt;
   }
+}
+
+// The number as JSON, or null if it is not finite.
+inline nlohmann::json number_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
 }
 
 template <typename T>

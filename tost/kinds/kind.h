@@ -19,6 +19,7 @@
 #include "tost/data/image_ops.h"
 #include "tost/engine/predict.h"
 #include "tost/engine/run_layout.h"
+#include "tost/explain/report.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
@@ -52,20 +53,15 @@ struct ScoreRequest : ModelRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-struct ExplainRequest : ModelRequest {
+struct ExplainRequest : ModelRequest, ReportOptions {
   std::vector<std::string> inputs;  // pictures, or the file of the passage; none: of the data
   std::string data, data_format = "auto";  // of the statistics; "": what the run was trained on
   std::string split;                       // "": validation, else test
-  int64_t samples = 256;                   // pictures or windows of each split
   bool samples_set = false;
-  std::vector<int64_t> layers, heads;  // from 1; empty: first, middle and last; all
-  bool bound = false;                  // the variational bound too
   // Settings of language models.
   std::optional<std::string> text;  // the passage
   int64_t max_tokens = 400;         // of it
   std::string tokenizer;            // "": the model's
-  std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
-  const std::atomic<bool>* stop = nullptr;
 };
 
 // Opens the data of an explanation by `open`, if request or run name such data (`known`). Returns

@@ -7,13 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "tost/engine/picture_maps.h"
 #include "tost/nn/block.h"
 #include "tost/torch.h"
 
 namespace tost {
-
-// The eps^2 of the paper's compression figure and of the theory's scale.
-inline constexpr double kEpsilonSquared = 0.01;
 
 // The measure of the paper's compression figure for each sample [B], in float64: compression_bound
 // of unit_heads(w) with scale P / eps^2. The measure is at most compression_ceiling(P) = 1/2 P

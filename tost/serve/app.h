@@ -38,9 +38,8 @@ struct PictureModel {
   Precision precision = Precision::kFp32;
   // Maps images [count, channels, side, side] to logits [count, classes]. On one thread at a time.
   std::function<void(const float* images, int64_t count, float* logits)> logits;
-  // What /v1/explain shows of a picture; empty where it shows nothing. Prepared on any thread, and
-  // made by the result on the thread of logits().
-  std::function<std::function<nlohmann::json()>(const Image& picture)> explain = {};
+  // What /v1/explain shows of a picture, on the thread of logits(); empty where it shows nothing.
+  std::function<PictureMaps(PictureInput input)> explain = {};
 };
 
 // One image classifier and the thread that runs it.

@@ -1,6 +1,4 @@
 // /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
-#include <numeric>
-
 #include "tost/engine/text_trace.h"
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
@@ -117,22 +115,6 @@ void decode_pictures(const Call& call, const PicturesPtr& pictures,
   if (!call.app.decoders.run([call, decode] { call.attempt(decode); })) throw queue_full();
 }
 
-// The most likely classes first, equal ones in the order of labels.
-json ranked(const std::vector<double>& probabilities, const std::vector<std::string>& classes,
-            int64_t most) {
-  std::vector<size_t> labels(probabilities.size());
-  std::iota(labels.begin(), labels.end(), size_t{0});
-  std::stable_sort(labels.begin(), labels.end(),
-                   [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
-  labels.resize(std::min(labels.size(), size_t(most)));
-  json list = json::array();
-  for (const size_t label : labels) {
-    list.push_back(
-        {{"label", label}, {"class", classes[label]}, {"probability", probabilities[label]}});
-  }
-  return list;
-}
-
 void classify(const Call& call) {
   refuse_forms(call.request());
   PicturesPtr pictures;
@@ -148,8 +130,10 @@ void classify(const Call& call) {
     const auto probabilities = classify_pictures(model.info, *seen, model.logits);
     json data = json::array();
     for (size_t i = 0; i < seen->size(); ++i) {
-      data.push_back(
-          {{"index", i}, {"top", ranked(probabilities[i], model.info.classes, pictures->top)}});
+      data.push_back({{"index", i}, {"top", json::array()}});
+      for (const auto& one : rank_classes(probabilities[i], model.info.classes, pictures->top)) {
+        data[i]["top"].push_back(to_json(one));
+      }
     }
     call.exchange->record(pictures->model.id);
     call.answer({{"object", "list"}, {"model", pictures->model.id}, {"data", data}});
@@ -166,23 +150,24 @@ void check_explains(const ServedModel& served, bool explains) {
   if (explains) return;
   throw ApiError(
       501,
-      cat("Model '", served.id, "' is served without explanations; serve it without --no-explain, ",
-          "and a classifier by the full program, which `make` builds."),
+      cat("Model '", served.id, "' is served without explanations; serve it without --no-explain."),
       "model");
 }
 
 void explain_picture(const Call& call, const PicturesPtr& pictures) {
   const PictureModel& model = pictures->model.pictures->model;
   check_explains(pictures->model, model.explain != nullptr);
-  const auto maps = std::make_shared<std::function<json()>>();
-  const auto answer = [call, pictures, maps] {
-    auto seen = (*maps)();
+  const auto input = std::make_shared<PictureInput>();
+  const auto answer = [call, pictures, input, &model] {
+    auto seen = to_json(model.explain(std::move(*input)));
     seen["model"] = pictures->model.id;
     call.exchange->record(pictures->model.id);
     call.answer(seen);
   };
-  decode_pictures(
-      call, pictures, [maps, &model](const Image& image) { *maps = model.explain(image); }, answer);
+  const auto take = [input, &model](const Image& image) {
+    *input = picture_input(image, model.info.preprocess);
+  };
+  decode_pictures(call, pictures, take, answer);
 }
 
 void explain_words(const Call& call, Fields& fields) {

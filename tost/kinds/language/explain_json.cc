@@ -15,9 +15,7 @@ using torch::Tensor;
 constexpr int kDigits = 6;
 constexpr int kMembershipDigits = 9;  // heads may be close to each other
 
-json number(double value) {
-  return std::isfinite(value) ? json(value) : json();
-}
+constexpr auto number = number_or_null;
 
 json spread(const Spread& s) {
   return {{"mean", number(s.mean)}, {"std", number(s.deviation)}, {"count", s.count}};

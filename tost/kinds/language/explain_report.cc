@@ -6,7 +6,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/report.h"
 #include "tost/kinds/language/explain_trace.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
@@ -17,15 +16,6 @@ namespace {
 constexpr int64_t kReportTokens = 65'536;  // of all windows of a split
 constexpr int64_t kShownLayers = 4;
 
-bool stopped(const TextExplainOptions& options) {
-  return options.stop != nullptr && options.stop->load();
-}
-
-void report_progress(const TextExplainOptions& options, int64_t done, int64_t total,
-                     const std::string& what) {
-  if (options.progress) options.progress(done, total, what);
-}
-
 // False when stopped.
 bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace& inside,
                    const TextExplainOptions& options) {
@@ -33,12 +23,11 @@ bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace
   const auto tokens = static_cast<int64_t>(report.passage.ids.size());
   const EvaluationMode mode(model);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (stopped(options)) return false;
+    if (options.stopped()) return false;
     const auto& x = inside.blocks[i].mixer_input[0];
     report.influence.push_back(
         token_influence(*blocks[i]->attn, x.narrow(0, 0, std::min(tokens, kInfluenceTokens))));
-    report_progress(options, int64_t(i) + 1, int64_t(blocks.size()),
-                    "layers read without each token");
+    options.note(int64_t(i) + 1, int64_t(blocks.size()), "layers read without each token");
   }
   if (tokens > kInfluenceTokens) {
     report.left_out.push_back(cat("Influence is measured among the first ", kInfluenceTokens,
@@ -74,10 +63,10 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
   wanted.bound = options.bound;
   wanted.stop = options.stop;
   wanted.progress = [&](int64_t done, int64_t total) {
-    report_progress(options, done, total, cat("windows of the ", data_of(name)));
+    options.note(done, total, cat("windows of the ", data_of(name)));
   };
   report.splits.push_back({name, text_statistics(model, *source, wanted)});
-  return !stopped(options);
+  return !options.stopped();
 }
 
 // Adds a sentence for each part of the report that the model cannot have.

@@ -14,6 +14,7 @@
 #include "tost/data/token_data.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
+#include "tost/explain/report.h"
 #include "tost/kinds/language/explain_trace.h"
 
 namespace tost {
@@ -96,17 +97,8 @@ struct TextReport {
   std::vector<std::string> left_out;  // sentences: what could not be shown, and why
 };
 
-struct TextExplainOptions {
-  std::vector<int64_t> layers, heads;  // from 1; empty: first, middle, last; all
-  int64_t samples = 256;               // windows of each split, at most 65,536 tokens in all ...
-  bool all_samples = false;            // ... unless this is set
-  bool bound = false;
-  std::shared_ptr<const TokenSource> train, held;  // either may be missing
-  std::string held_split;                          // its name: "validation", "test"
-  std::string data;                                // name of the data in the report
-  std::string no_data;  // why there is none and how to get it; "" where there is
-  const std::atomic<bool>* stop = nullptr;
-  std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
+struct TextExplainOptions : DataReportOptions<TokenSource> {
+  bool all_samples = false;  // windows of more than 65,536 tokens in all
 };
 
 // The number of tokens at the beginning of the passage whose influence is measured.

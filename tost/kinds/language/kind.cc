@@ -166,14 +166,7 @@ json explain_language(const ExplainRequest& request) {
   LoadedLanguage loaded = load_language_file(request.file, request.weights);
   choose_tokenizer({.name = request.tokenizer, .data = request.data}, loaded);
   loaded.model->to(device_from_name(request.device));
-  TextExplainOptions options;
-  options.layers = request.layers;
-  options.heads = request.heads;
-  options.samples = request.samples;
-  options.all_samples = request.samples_set;
-  options.bound = request.bound;
-  options.stop = request.stop;
-  options.progress = request.progress;
+  TextExplainOptions options{{request}, request.samples_set};
   const std::string task = task_folder(request, loaded.file);
   add_explained(request, loaded, task, options);
   const Passage passage = passage_of(request, loaded.info, task, options);

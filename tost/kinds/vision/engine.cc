@@ -19,7 +19,7 @@ VisionMixer mixers_of(const VisionTransformer& model, Precision precision) {
   std::vector<std::shared_ptr<TokenMixer>> mixers;
   for (const auto& block : *model.blocks) mixers.push_back(block->as<Block>()->attn);
   const auto precise = precision == Precision::kFp32 ? Autocast::kAsItIs : Autocast::kBfloat16;
-  return [mixers, precise](int64_t block, const Array& x, float* y) {
+  return [mixers, precise](int64_t block, const Array& x, float* y, SeenMixer*) {
     const c10::InferenceMode no_grad;
     const DeviceAutocast autocast(precise);
     const Tensor mixed = mixers[size_t(block)]->forward(tensor_of(x), {});

@@ -1,12 +1,7 @@
 // The JSON of a report on an image classifier.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
-#include "tost/base/error.h"
 #include "tost/explain/report.h"
-#include "tost/io/base64.h"
-#include "tost/io/preprocess.h"
 #include "tost/kinds/vision/explain_report.h"
 
 namespace tost {
@@ -15,87 +10,10 @@ namespace {
 using nlohmann::json;
 using torch::Tensor;
 
-constexpr int64_t kPictureSide = 384;
-
-// Writes nine significant digits, which represent float32 exactly and keep the order of
-// memberships.
-json as_float32(const Tensor& tensor) {
-  return nested(tensor, [](double value) {
-    char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "%.9g", value);
-    return std::strtod(buffer, nullptr);
-  });
-}
-
 json to_json(const Spread& s) {
   return {
       {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
 }
-
-// Makes a PNG of at most kPictureSide pixels a side, as a data URL.
-std::string picture_url(const Image& image) {
-  const int64_t longer = std::max(image.width, image.height);
-  const auto side = [&](int64_t of) { return std::max<int64_t>(1, of * kPictureSide / longer); };
-  return cat(
-      "data:image/png;base64,",
-      to_base64(encode_png(longer <= kPictureSide ? image
-                                                  : resize(image, side(image.width),
-                                                           side(image.height), Filter::kBicubic))));
-}
-
-// Reshapes [..., N] to [..., rows, columns].
-Tensor as_grid(const Tensor& values, const PictureMaps& maps) {
-  if (!values.defined()) return values;
-  auto shape = values.sizes().vec();
-  shape.back() = maps.rows;
-  shape.push_back(maps.columns);
-  return values.reshape(shape);
-}
-
-}  // namespace
-
-json to_json(const PictureMaps& maps) {
-  json layers = json::array(), blocks = json::array(), top = json::array();
-  for (size_t i = 0; i < maps.layers.size(); ++i) {
-    const PictureLayer& layer = maps.layers[i];
-    const Tensor likeliest =
-        layer.likeliest.defined() ? layer.likeliest.to(torch::kDouble) + 1 : Tensor();
-    layers.push_back(
-        {{"layer", i + 1},
-         {"memberships", as_float32(as_grid(layer.memberships, maps))},
-         {"likeliest_head", rounded(as_grid(likeliest, maps), 0)},
-         {"entropy", as_float32(as_grid(layer.entropy, maps))},
-         {"entropy_mean",
-          layer.entropy.defined() ? number_or_null(layer.entropy.mean().item<double>()) : json()},
-         {"compression",
-          {{"before", number_or_null(layer.compression_before)},
-           {"after", number_or_null(layer.compression_after)}}},
-         {"norms", rounded(as_grid(layer.norms, maps), 4)},
-         {"register_norms", rounded(layer.register_norms, 4)}});
-  }
-  for (size_t i = 0; i < maps.class_attention.size(); ++i) {
-    blocks.push_back({{"block", i + 1},
-                      {"attention", rounded(as_grid(maps.class_attention[i], maps), 6)},
-                      {"on_itself", rounded(maps.class_on_itself[i], 6)}});
-  }
-  for (const RankedClass& ranked : maps.top) top.push_back(to_json(ranked));
-  const PictureInput& input = maps.input;
-  return {{"name", input.name},
-          {"truth", input.truth.empty() ? json() : json(input.truth)},
-          {"width", input.width},
-          {"height", input.height},
-          {"resized", input.resized},
-          {"input_width", input.seen.width},
-          {"input_height", input.seen.height},
-          {"image", picture_url(input.seen)},
-          {"top", top},
-          {"rows", maps.rows},
-          {"columns", maps.columns},
-          {"layers", layers},
-          {"class_attention", blocks}};
-}
-
-namespace {
 
 json to_json(const NormStatistics& n) {
   return {{"tokens", n.tokens},

@@ -4,29 +4,19 @@
 
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
 
-// The entry of the only picture in the batch; undefined for an undefined tensor.
-Tensor of_picture(const Tensor& traced) {
-  return traced.defined() ? traced[0].to(torch::kDouble) : traced;
-}
-
-PictureLayer layer_of(const VisionTrace& trace, size_t index) {
-  const int64_t patches = trace.rows * trace.columns;
-  PictureLayer layer;
-  if (const Tensor pi = of_picture(trace.blocks[index].mixer.pi); pi.defined()) {
-    layer.memberships = pi.narrow(1, 0, patches);
-    layer.likeliest = layer.memberships.argmax(0);
-    layer.entropy = membership_entropy(layer.memberships);
+TracedBlock::ByHead by_head(const Tensor& traced, int64_t count) {
+  TracedBlock::ByHead heads;
+  for (int64_t h = 0; traced.defined() && h < traced.size(1); ++h) {
+    heads.push_back(numbers_of(traced[0][h].narrow(0, 0, count)));
   }
-  const Tensor norms = of_picture(trace.blocks[index].output).norm(2, 1);
-  layer.norms = norms.narrow(0, 0, patches);
-  layer.register_norms = norms.narrow(0, patches, trace.registers);
-  return layer;
+  return heads;
 }
 
 }  // namespace
@@ -34,25 +24,25 @@ PictureLayer layer_of(const VisionTrace& trace, size_t index) {
 PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input) {
   const torch::NoGradGuard no_grad;
   VisionTrace trace;
-  const auto logits = model.forward_traced(input.tensor.unsqueeze(0), trace);
+  const auto logits = model.forward_traced(tensor_of(input.values), trace);
   const auto rates =
       layer_rates(model, trace.blocks, {.released = false, .theory = false, .objective = false});
   move_to_cpu(trace);
-  PictureMaps maps;
-  maps.input = std::move(input);
-  maps.top = rank_classes(on_cpu(logits[0]).to(torch::kDouble).softmax(0), info.classes, 3);
-  maps.rows = trace.rows;
-  maps.columns = trace.columns;
+  PictureMaps maps{.input = std::move(input), .rows = trace.rows, .columns = trace.columns};
+  maps.top =
+      rank_classes(numbers_of(on_cpu(logits[0]).to(torch::kDouble).softmax(0)), info.classes, 3);
+  const int64_t patches = trace.rows * trace.columns;
   for (size_t i = 0; i < trace.blocks.size(); ++i) {
-    maps.layers.push_back(layer_of(trace, i));
+    const auto norms = trace.blocks[i].output[0].to(torch::kDouble).norm(2, 1);
+    maps.layers.push_back({by_head(trace.blocks[i].mixer.pi, patches),
+                           numbers_of(norms.narrow(0, 0, patches)),
+                           numbers_of(norms.narrow(0, patches, trace.registers))});
     if (!rates[i].defined()) continue;
     maps.layers[i].compression_before = rates[i].compression_before.item<double>();
     maps.layers[i].compression_after = rates[i].compression_after.item<double>();
   }
   for (const Tensor& weights : trace.class_attention) {
-    const auto shares = weights[0].to(torch::kDouble);  // [H, 1 + N]
-    maps.class_on_itself.push_back(shares.select(1, 0));
-    maps.class_attention.push_back(shares.narrow(1, 1, shares.size(1) - 1));
+    maps.class_attention.push_back(by_head(weights, 1 + patches));
   }
   return maps;
 }
@@ -61,17 +51,6 @@ void move_to_cpu(VisionTrace& trace) {
   trace.stem_output = on_cpu(trace.stem_output);
   for (BlockTrace& block : trace.blocks) move_to_cpu(block);
   trace.class_attention = on_cpu(std::move(trace.class_attention));
-}
-
-PictureInput picture_input(const Image& image, const Preprocess& preprocess) {
-  PictureInput input;
-  input.width = image.width;
-  input.height = image.height;
-  input.seen = fit_image(image, preprocess);
-  input.resized = input.seen.width != image.width || input.seen.height != image.height;
-  input.tensor = torch::empty({preprocess.channels, preprocess.size, preprocess.size});
-  Normalizer{preprocess}(input.seen, input.tensor.data_ptr<float>());
-  return input;
 }
 
 PictureInput read_picture(const std::string& path, const Preprocess& preprocess) {

@@ -5,25 +5,21 @@
 
 #include "tost/base/error.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/report.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
 
 namespace tost {
 namespace {
-
-bool stopped(const VisionExplainOptions& options) {
-  return options.stop != nullptr && options.stop->load();
-}
 
 PictureSummary summary_of(const PictureMaps& maps) {
   PictureSummary summary{maps.input.name, maps.input.truth, maps.top.front()};
   std::vector<double> entropies;
   for (const PictureLayer& layer : maps.layers) {
-    if (layer.entropy.defined()) entropies.push_back(layer.entropy.mean().item<double>());
+    entropies.push_back(spread_of(membership_entropy(layer.memberships)).mean);
   }
   summary.entropy = spread_of(entropies).mean;
   return summary;
@@ -56,10 +52,11 @@ constexpr int64_t kMapNumbers = 1'500'000;  // of all pictures; about 18 MB of t
 int64_t map_numbers(const PictureMaps& maps) {
   int64_t numbers = 1;
   for (const PictureLayer& layer : maps.layers) {
-    const int64_t memberships = layer.memberships.defined() ? layer.memberships.numel() : 0;
-    numbers += memberships + 3 * layer.norms.numel();
+    numbers += int64_t((layer.memberships.size() + 3) * layer.norms.size());
   }
-  for (const auto& block : maps.class_attention) numbers += block.numel();
+  for (const auto& heads : maps.class_attention) {
+    numbers += int64_t(heads.size()) * maps.rows * maps.columns;
+  }
   return numbers;
 }
 
@@ -67,7 +64,7 @@ bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExpl
   const PictureSource source = picture_source(report.info, o);
   int64_t shown = o.shown;
   for (int64_t i = 0; i < source.count; ++i) {
-    if (stopped(o)) return false;
+    if (o.stopped()) return false;
     PictureMaps maps = picture_maps(model, report.info, source.read(i));
     if (i == 0) shown = std::min(shown, std::max<int64_t>(1, kMapNumbers / map_numbers(maps)));
     if (i < shown) {
@@ -75,24 +72,15 @@ bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExpl
     } else {
       report.others.push_back(summary_of(maps));
     }
-    if (o.progress) o.progress(i + 1, source.count, "pictures");
+    o.note(i + 1, source.count, "pictures");
   }
   return true;
 }
 
 bool add_split(VisionReport& report, ImageClassifier& model, const ImageDataset& data,
                const std::string& split, bool full, const VisionExplainOptions& o) {
-  StatisticsOptions wanted;
-  wanted.samples = o.samples;
-  wanted.full = full;
+  StatisticsOptions wanted{o, full, full && data.has_mask() && !report.spectra.empty()};
   wanted.bound = full && o.bound;
-  wanted.segment = full && data.has_mask() && !report.spectra.empty();
-  wanted.stop = o.stop;
-  if (o.progress) {
-    wanted.progress = [&](int64_t done, int64_t total) {
-      o.progress(done, total, split + " pictures");
-    };
-  }
   auto statistics = split_statistics(model, report.info, data, split, wanted);
   if (!statistics) return false;
   report.splits.push_back(std::move(*statistics));
@@ -244,10 +232,10 @@ Tensor read_batch(const ImageDataset& data, const std::vector<int64_t>& indices,
   std::vector<Tensor> images;
   labels = torch::empty({int64_t(indices.size())}, torch::kInt64);
   for (size_t i = 0; i < indices.size(); ++i) {
-    images.push_back(dataset_picture(data, indices[i], preprocess).tensor);
+    images.push_back(tensor_of(dataset_picture(data, indices[i], preprocess).values));
     labels[int64_t(i)] = data.label(indices[i]);
   }
-  return torch::stack(images);
+  return torch::cat(images);
 }
 
 }  // namespace
@@ -282,8 +270,8 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
       layers[layer].add(trace.blocks[layer], rates[layer], trace.registers);
     }
     if (options.segment) segmentation.add(trace, batch);
-    if (options.progress) options.progress(result.pictures, int64_t(indices.size()));
-    if (options.stop && options.stop->load()) return std::nullopt;
+    options.note(result.pictures, int64_t(indices.size()), split + " pictures");
+    if (options.stopped()) return std::nullopt;
   }
   for (const LayerSums& layer : layers) result.layers.push_back(layer.result());
   if (options.segment) result.segmentation = segmentation.result(options.seed);

@@ -15,6 +15,7 @@
 #include "tost/data/dataset.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
+#include "tost/explain/report.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/torch.h"
@@ -103,14 +104,10 @@ struct SplitStatistics {
   std::optional<Segmentation> segmentation;
 };
 
-struct StatisticsOptions {
-  int64_t samples = 256;
+struct StatisticsOptions : ReportOptions {
   bool full = true;      // false: only the compression curve and entropies
-  bool bound = false;    // fill RateGap
   bool segment = false;  // the data has masks, and scores are wanted
   uint64_t seed = 0;
-  const std::atomic<bool>* stop = nullptr;
-  std::function<void(int64_t done, int64_t total)> progress;
 };
 
 // Averages over evenly spaced pictures of `data`, in evaluation mode. Returns nothing if `stop`
@@ -146,18 +143,9 @@ struct VisionReport {
   std::string class_warning;  // where the data's class names are not the model's; "" where they are
 };
 
-struct VisionExplainOptions {
-  std::vector<std::string> images;     // files; empty: a few of `held`
-  std::vector<int64_t> layers, heads;  // from 1; empty: first, middle, last; all
-  int64_t samples = 256;               // of each split
-  bool bound = false;
-  int64_t shown = 8;  // pictures in full, at most; fewer where their maps are large
-  std::shared_ptr<const ImageDataset> train, held;  // either may be missing
-  std::string held_split;                           // its name: "validation", "test"
-  std::string data;                                 // name of the data in the report
-  std::string no_data;  // why there is none and how to get it; "" where there is
-  const std::atomic<bool>* stop = nullptr;
-  std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
+struct VisionExplainOptions : DataReportOptions<ImageDataset> {
+  std::vector<std::string> images;  // files; empty: a few of `held`
+  int64_t shown = 8;                // pictures in full, at most; fewer where their maps are large
 };
 
 inline constexpr int64_t kPicturesFromData = 4;
@@ -171,7 +159,5 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
 // A report as JSON: every number of its page (docs/explain.md). Layers and heads are counted from
 // 1; maps are [rows][columns]. Numbers that are not finite are null.
 nlohmann::json to_json(const VisionReport& report);
-// The JSON of one picture, with the network's input as a PNG.
-nlohmann::json to_json(const PictureMaps& maps);
 
 }  // namespace tost

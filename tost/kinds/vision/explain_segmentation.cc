@@ -17,11 +17,6 @@ constexpr bool chooses(size_t picture) {
 
 constexpr int64_t kMaxFitted = 20'000;  // tokens that the centres of k-means are fitted to
 
-std::vector<double> doubles(const Tensor& values) {
-  const auto flat = values.to(torch::kDouble).contiguous();
-  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
-}
-
 TokenMask as_mask(const Tensor& values) {
   const auto bytes = values.to(torch::kUInt8).contiguous();
   return {bytes.data_ptr<uint8_t>(), bytes.data_ptr<uint8_t>() + bytes.numel()};
@@ -119,10 +114,11 @@ Ratings rate_head(const std::vector<Tensor>& pi, int64_t head,
   Ratings ratings;
   for (size_t i = 0; i < truth.size(); ++i) {
     const size_t half = chooses(i) ? 0 : 1;
-    const auto scores = doubles(pi[i][head]);
+    const auto scores = numbers_of(pi[i][head]);
     ratings.auc[half].push_back(roc_auc(scores, truth[i]));
     ratings.precision[half].push_back(average_precision(scores, truth[i]));
-    ratings.negative_precision[half].push_back(average_precision(doubles(-pi[i][head]), truth[i]));
+    ratings.negative_precision[half].push_back(
+        average_precision(numbers_of(-pi[i][head]), truth[i]));
   }
   return ratings;
 }

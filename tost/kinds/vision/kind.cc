@@ -151,14 +151,7 @@ void open_explained(const ExplainRequest& request, const DataSpec& spec,
 json explain_pictures(const ExplainRequest& request) {
   const LoadedModel loaded = load_model_file(request.file, request.weights);
   loaded.model->to(device_from_name(request.device));
-  VisionExplainOptions options;
-  options.images = request.inputs;
-  options.layers = request.layers;
-  options.heads = request.heads;
-  options.samples = request.samples;
-  options.bound = request.bound;
-  options.stop = request.stop;
-  options.progress = request.progress;
+  VisionExplainOptions options{{request}, request.inputs};
   const auto spec = explained_data(request, loaded.file);
   options.no_data =
       open_known_data(request, spec.has_value(), [&] { open_explained(request, *spec, options); });
