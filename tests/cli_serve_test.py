@@ -318,7 +318,7 @@ class WithoutTorch(Language):
         for model in ("shapes", "fashion"):
             shown = []
             for flags in ([], self.full):
-                server = Server(model, *flags)
+                server = Server(model, "--precision", "fp32", *flags)
                 try:
                     shown.append(server.post("/v1/explain", {"image": picture}).json)
                     self.assertEqual(self.uses_torch(server), bool(flags))
