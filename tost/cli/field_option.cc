@@ -10,23 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string type_shown(const FieldInfo& field) {
-  switch (field.type) {
-    case FieldType::kBool:
-      return "";
-    case FieldType::kInteger:
-      return "INT";
-    case FieldType::kNumber:
-      return "FLOAT";
-    case FieldType::kText:
-    case FieldType::kChoice:
-      return "TEXT";
-    case FieldType::kObject:
-      return "JSON";
-  }
-  return "";
-}
-
 std::string flag_names(const FieldInfo& field) {
   const std::string flag = flag_of(field.key);
   return field.type == FieldType::kBool ? flag + ",!--no-" + flag.substr(2) : flag;
@@ -69,7 +52,7 @@ void describe_field(CLI::Option& option, const FieldInfo& field, const std::stri
   const bool listed = !field.choices.empty() && (field.key != "model" || field.choices.size() <= 8);
   option.description(field.help + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
   if (field.type == FieldType::kBool) return;
-  option.option_text(type_shown(field) + (usual.empty() ? "" : "=" + usual));
+  option.option_text(type_in_help(field.type) + (usual.empty() ? "" : "=" + usual));
 }
 
 // Quotes a text with control characters, so that a line break is shown as "\n".

@@ -1,6 +1,7 @@
 #include "tost/train/config_field.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -17,38 +18,20 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const char* type_name(FieldType type) {
-  switch (type) {
-    case FieldType::kBool:
-      return "true or false";
-    case FieldType::kInteger:
-      return "an integer";
-    case FieldType::kNumber:
-      return "a number";
-    case FieldType::kText:
-    case FieldType::kChoice:
-      return "a text";
-    case FieldType::kObject:
-      return "an object";
-  }
-  return "";
-}
+// By the order of FieldType.
+struct TypeFacts {
+  const char *name, *in_help;
+  bool (json::*holds)() const noexcept;
+};
+constexpr std::array kTypes{TypeFacts{"true or false", "", &json::is_boolean},
+                            TypeFacts{"an integer", "INT", &json::is_number_integer},
+                            TypeFacts{"a number", "FLOAT", &json::is_number},
+                            TypeFacts{"a text", "TEXT", &json::is_string},
+                            TypeFacts{"a text", "TEXT", &json::is_string},
+                            TypeFacts{"an object", "JSON", &json::is_object}};
 
-bool has_type(FieldType type, const json& value) {
-  switch (type) {
-    case FieldType::kBool:
-      return value.is_boolean();
-    case FieldType::kInteger:
-      return value.is_number_integer();
-    case FieldType::kNumber:
-      return value.is_number();
-    case FieldType::kText:
-    case FieldType::kChoice:
-      return value.is_string();
-    case FieldType::kObject:
-      return value.is_object();
-  }
-  return false;
+const TypeFacts& facts_of(FieldType type) {
+  return kTypes.at(size_t(type));
 }
 
 std::string show_limit(const FieldInfo& field, double limit) {
@@ -81,7 +64,7 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    fail_usage(field.key, " is '", text, "' but must be ", type_name(field.type), ".");
+    fail_usage(field.key, " is '", text, "' but must be ", facts_of(field.type).name, ".");
   }
   return value;
 }
@@ -97,6 +80,10 @@ bool files_begin_with(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string type_in_help(FieldType type) {
+  return facts_of(type).in_help;
+}
 
 std::string absolute_setting(const std::string& path) {
   if (path.empty()) return path;
@@ -117,8 +104,9 @@ bool same_path(const std::string& a, const std::string& b) {
 }
 
 void check_value(const FieldInfo& field, const json& value) {
-  if (!has_type(field.type, value)) {
-    fail_usage(field.key, " is ", json_text(value), " but must be ", type_name(field.type), ".");
+  if (!(value.*facts_of(field.type).holds)()) {
+    fail_usage(field.key, " is ", json_text(value), " but must be ", facts_of(field.type).name,
+               ".");
   }
   if (field.type == FieldType::kInteger || field.type == FieldType::kNumber)
     check_range(field, value);

@@ -14,6 +14,9 @@ namespace tost {
 
 enum class FieldType { kBool, kInteger, kNumber, kText, kChoice, kObject };
 
+// A type in --help: INT, FLOAT, TEXT or JSON; empty for a flag.
+std::string type_in_help(FieldType type);
+
 // The effect of a change of a value on a resumed run.
 enum class OnResume {
   kFixed,  // refused: saved state and data order would not fit

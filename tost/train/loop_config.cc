@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;
 using enum OnResume;
+using C = LoopConfig;
 
-void add_general_fields(FieldTable<LoopConfig>& t) {
-  using C = LoopConfig;
+void add_general_fields(FieldTable<C>& t) {
   t.integer("seed", &C::seed, 0, kMany, kFixed,
             "seed of weights, data and everything else that is random")
       .integer("accumulate", &C::accumulate, 1, 65536, kFixed,
@@ -26,8 +26,7 @@ void add_general_fields(FieldTable<LoopConfig>& t) {
       .number("warmup_lr", &C::warmup_lr, 0, 100, kWarn, "learning rate of the first warm-up step");
 }
 
-void add_optimizer_fields(FieldTable<LoopConfig>& t) {
-  using C = LoopConfig;
+void add_optimizer_fields(FieldTable<C>& t) {
   t.choice(
        "optimizer", &C::optimizer, {"adamw", "muon"}, kFixed,
        "muon: of the matrices of blocks, steps along a momentum made orthogonal; AdamW elsewhere")
@@ -51,8 +50,7 @@ void add_optimizer_fields(FieldTable<LoopConfig>& t) {
             "evaluate the averaged weights instead of the raw ones");
 }
 
-void add_record_fields(FieldTable<LoopConfig>& t) {
-  using C = LoopConfig;
+void add_record_fields(FieldTable<C>& t) {
   t.integer("checkpoint_every_steps", &C::checkpoint_every_steps, 0, kMany, kFree,
             "steps between further checkpoints (0: none)")
       .integer("keep_last", &C::keep_last, 1, 100000, kFree,
@@ -67,8 +65,7 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
                "steps between measurements of each layer's coding rates and their bound (0: none)");
 }
 
-void add_guard_fields(FieldTable<LoopConfig>& t) {
-  using C = LoopConfig;
+void add_guard_fields(FieldTable<C>& t) {
   t.number("outlier_z", &C::outlier_z, 0, 1e6, kWarn,
            "skip steps whose loss or gradient norm lies more than so many standard deviations "
            "above the mean of the last 128 steps (0: none)")
@@ -95,18 +92,7 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
             "sum gradients over the processes in bfloat16: half the bytes, less precision");
 }
 
-FieldTable<LoopConfig> make_loop_fields() {
-  FieldTable<LoopConfig> table;
-  add_general_fields(table);
-  add_optimizer_fields(table);
-  add_record_fields(table);
-  add_guard_fields(table);
-  return table;
-}
-
-FieldTable<LoopConfig> make_epoch_fields() {
-  using C = LoopConfig;
-  FieldTable<LoopConfig> t;
+void add_epoch_fields(FieldTable<C>& t) {
   t.integer("epochs", &C::epochs, 1, 1000000, kWarn, "passes over the training data")
       .integer("max_steps", &C::max_steps, 0, kMany, kWarn, "optimiser steps in all (0: by epochs)")
       .number("warmup_epochs", &C::warmup_epochs, 0, 1000000, kWarn, "length of the linear warm-up")
@@ -121,35 +107,38 @@ FieldTable<LoopConfig> make_epoch_fields() {
                "epochs between evaluations")
       .integer("checkpoint_every", &C::checkpoint_every, 1, 1000000, kFree,
                "epochs between checkpoints");
-  return t;
 }
 
-FieldTable<LoopConfig> make_step_fields() {
-  using C = LoopConfig;
-  FieldTable<LoopConfig> t;
+void add_step_fields(FieldTable<C>& t) {
   t.integer("max_steps", &C::max_steps, 1, kMany, kWarn, "optimiser steps in all")
       .integer("warmup_steps", &C::warmup_steps, 0, kMany, kWarn, "length of the linear warm-up")
       .integer("evaluate_every_steps", &C::evaluate_every_steps, 1, kMany, kWarn,
                "steps between evaluations")
       .integer("sample_every_steps", &C::sample_every_steps, 0, kMany, kFree,
                "steps between samples (0: none)");
-  return t;
+}
+
+FieldTable<C> table_of(std::initializer_list<void (*)(FieldTable<C>&)> parts) {
+  FieldTable<C> table;
+  for (const auto& add : parts) add(table);
+  return table;
 }
 
 }  // namespace
 
-const FieldTable<LoopConfig>& loop_fields() {
-  static const FieldTable<LoopConfig> table = make_loop_fields();
+const FieldTable<C>& loop_fields() {
+  static const auto table =
+      table_of({add_general_fields, add_optimizer_fields, add_record_fields, add_guard_fields});
   return table;
 }
 
-const FieldTable<LoopConfig>& epoch_fields() {
-  static const FieldTable<LoopConfig> table = make_epoch_fields();
+const FieldTable<C>& epoch_fields() {
+  static const auto table = table_of({add_epoch_fields});
   return table;
 }
 
-const FieldTable<LoopConfig>& step_fields() {
-  static const FieldTable<LoopConfig> table = make_step_fields();
+const FieldTable<C>& step_fields() {
+  static const auto table = table_of({add_step_fields});
   return table;
 }
 
