@@ -119,11 +119,12 @@ function compression(r, main) {
     table({ id: "compression-table", caption: "Means ± deviations over pictures. Change: from input to after in the same picture, ± the " +
         "standard error of its mean; lowered in: the share of pictures where it is negative (" + main.split + ").",
       head: ["layer", ...r.splits.flatMap((s) => ["input", "output", "after"].map((what) => what + ", " + s.split)), "change",
-          "lowered in"],
+          "lowered in", ...(layers[0].sparsity ? ["codes not 0", "L1 of codes"] : [])],
       rows: layers.map((l, i) => [String(l.layer), ...r.splits.flatMap((s) => { const c = s.layers[i].compression; return [c.input,
           c.output_before_residual, c.after_residual].map((v) => spread(v, 4)); }),
         num(change(l).mean, 2) + (finite(standardError(change(l))) ? " ± " + num(standardError(change(l)), 2) : ""),
-            percent(l.compression_share_lowered, 0)]) }));
+            percent(l.compression_share_lowered, 0),
+        ...(l.sparsity ? [percent(l.sparsity.nonzero.mean, 0), spread(l.sparsity.l1, 4)] : [])]) }));
 }
 
 function correlations(r, main) {

@@ -15,7 +15,7 @@ _ARCHITECTURES = json.loads((pathlib.Path(__file__).parent / "architectures.json
 FIELDS, PRESETS = _ARCHITECTURES["fields"], _ARCHITECTURES["presets"]
 # What the models of this package do not have.
 _ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "beta_range",
-           "delta_steps", "auto_encoder")
+           "delta_steps", "auto_encoder", "mlp")
 _PARTS = {"vision": ("config", "classes", "preprocess"), "language": ("config", "tokenizer", "training"),
           "sequence": ("config", "classes", "coding", "training")}
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64",

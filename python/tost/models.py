@@ -475,8 +475,8 @@ class PictureModel(_vision.VisionParts, nn.Module):
 
     def __init__(self, c):
         super().__init__()
-        if c.get("architecture", "transformer") != "transformer":
-            raise ValueError(f"it is a {c['architecture']!r:.40} model, and no transformer.")
+        if (c.get("architecture", "transformer"), c.get("mlp", "gelu")) != ("transformer", "gelu"):
+            raise ValueError(f"it is a {c.get('architecture')!r:.40} model with the MLP {c.get('mlp')!r:.40}, which the program has.")
         self.config = c
         self.make_parts(c, picture_mixer(c["mixer"]))
 

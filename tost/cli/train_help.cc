@@ -24,7 +24,7 @@ const std::vector<TrainHeading>& headings() {
       {"What",
        {"recipe", "model", "mixer", "from", "data", "holdout", "epochs", "max_steps", "batch", "lr",
         "seed", "precision", "device", "threads"},
-       {"model_options"}},
+       {"mlp", "model_options"}},
       {"Image models", {"image_size"}, {"drop_path"}, true},
       {"Sequence data",
        {"max_length"},

@@ -37,6 +37,11 @@ void check_parameters(double parameters, const std::string& sizes);
 void check_field_choice(const char* key, const std::string& value,
                         const std::vector<std::string>& allowed);
 
+// Throws the usage Error of a second half of blocks that there is not.
+inline void check_mlp(const std::string& mlp) {
+  check_field_choice("mlp", mlp, {"gelu", "ista", "tied"});
+}
+
 // Writes JSON; fields(config, visit) must call visit(key, field, optional) for every field.
 template <class Config, class Fields>
 nlohmann::json config_to_json(const Config& config, const Fields& fields) {

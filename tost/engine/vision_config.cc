@@ -36,6 +36,7 @@ void check_transformer(const VisionConfig& c) {
     fail_usage("Width ", c.dim, " cannot be halved along the patch-", c.patch,
                " stem; it must be divisible by ", c.patch / 2);
   }
+  check_mlp(c.mlp);
   check_mlp_ratio(c.mlp_ratio, c.dim);
   check_field_finite("layer_scale", c.layer_scale);
   check_field_share("drop_path", c.drop_path);
@@ -62,6 +63,7 @@ constexpr auto kVisionFields = [](auto& c, auto&& visit) {
   visit("qkv_bias", c.qkv_bias, true);
   visit("tokens_norm", c.tokens_norm, true);
   visit("registers", c.registers, true);
+  visit("mlp", c.mlp, true);
 };
 
 }  // namespace
@@ -91,6 +93,7 @@ void check_sides(const VisionConfig& c, int64_t height, int64_t width) {
 nlohmann::json to_json(const VisionConfig& config) {
   auto json = config_to_json(config, kVisionFields);
   if (config.registers == 0) json.erase("registers");
+  if (config.mlp == "gelu") json.erase("mlp");
   return json;
 }
 

@@ -21,9 +21,10 @@ struct VisionConfig {
   int64_t heads = 8;         // H, divides dim
   int64_t classes = 1000;
   int64_t class_blocks = 2;  // class-attention blocks after them
-  double mlp_ratio = 4;
-  double layer_scale = 1;  // initial value; officially 1 for depth 12, 1e-5 for depth 24
-  double drop_path = 0;    // stochastic depth, the same in every block, none in class attention
+  std::string mlp = "gelu";  // gelu, ista or tied, see nn/block.h
+  double mlp_ratio = 4;      // hidden values or atoms a width; ista has the width
+  double layer_scale = 1;    // initial value; officially 1 for depth 12, 1e-5 for depth 24
+  double drop_path = 0;      // stochastic depth, the same in every block, none in class attention
   // The number of learned tokens in addition to the patches, for what belongs to no patch (arXiv
   // 2309.16588); 0 to 64.
   int64_t registers = 0;
@@ -42,8 +43,7 @@ void check_vision_config(const VisionConfig& config);
 // Throws the data Error of pictures whose sides the model's patches do not divide.
 void check_sides(const VisionConfig& config, int64_t height, int64_t width);
 
-// Writes `registers` only if there are some, so that programs that do not know it can read other
-// models.
+// Leaves defaults of `registers` and `mlp` out, for programs that do not know these keys.
 nlohmann::json to_json(const VisionConfig& config);
 
 // Reads a configuration, and checks no value. Throws a data Error naming the key for unknown keys,

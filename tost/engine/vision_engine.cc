@@ -150,9 +150,12 @@ VisionMixer checked_mixer(const VisionConfig& config, WeightSource& source, Pack
                           VisionMixer mixer) {
   const bool transformer = config.architecture == "transformer";
   if (engine_has(config)) return engine_mixers(config, source, products);
-  if (transformer && mixer != nullptr) return mixer;
-  fail_data("The model '", config.name, "' with the ", transformer ? "mixer '" : "architecture '",
-            transformer ? config.mixer : config.architecture,
+  const bool gelu = config.mlp == "gelu";
+  if (transformer && gelu && mixer != nullptr) return mixer;
+  fail_data("The model '", config.name, "' with the ",
+            !transformer ? cat("architecture '", config.architecture)
+            : gelu       ? cat("mixer '", config.mixer)
+                         : cat("MLP '", config.mlp),
             "' needs the full program; build it by `make`.");
 }
 

@@ -109,7 +109,7 @@ void mean(const MixerBlock& block, const Array& x, const Array& parts, float* mi
 }  // namespace
 
 bool engine_has(const VisionConfig& c) {
-  return c.architecture == "transformer" &&
+  return c.architecture == "transformer" && c.mlp == "gelu" &&
          (engine_mixer(c) != EngineMixer::kModule || c.mixer == "means" || c.mixer == "softmax");
 }
 

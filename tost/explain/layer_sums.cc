@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <numbers>
 
+#include "tost/explain/report.h"
 #include "tost/ops/coding_rate.h"
 
 namespace tost {
 namespace {
 
+using nlohmann::json;
 using torch::Tensor;
 
 void append(std::vector<double>& values, const Tensor& more) {
@@ -27,6 +29,7 @@ LayerSums::LayerSums(const Tensor& u, bool full, bool bound)
 
 void LayerSums::add(const BlockTrace& seen, const LayerRates& rates, int64_t registers) {
   if (full_) add_norms(seen.output, registers);
+  if (seen.codes.defined()) add_codes(seen.codes, registers);
   if (!rates.defined()) return;
   has_memberships_ = true;
   append(entropy_, membership_entropy(seen.mixer.pi).mean(1));
@@ -47,6 +50,12 @@ void LayerSums::add_norms(const Tensor& output, int64_t registers) {
   if (registers > 0) {
     register_norms_.push_back(norms.narrow(1, without_registers, registers).flatten());
   }
+}
+
+void LayerSums::add_codes(const Tensor& all, int64_t registers) {
+  const Tensor codes = all.narrow(1, 0, all.size(1) - registers).to(torch::kDouble);
+  append(nonzero_, (codes != 0).to(torch::kDouble).mean({1, 2}));
+  append(l1_, codes.sum(2).mean(1));  // no code is negative
 }
 
 void LayerSums::add_bounds(const BlockTrace& seen, const LayerRates& rates) {
@@ -115,7 +124,74 @@ LayerStatistics LayerSums::result() const {
   }
   layer.objective = {spread_of(step_.before), spread_of(step_.stepped), spread_of(step_.unscaled),
                      spread_of(step_.lowered).mean, spread_of(step_.lowered_unscaled).mean};
+  layer.nonzero = spread_of(nonzero_);
+  layer.l1 = spread_of(l1_);
   return layer;
+}
+
+json to_json(const Spread& s) {
+  return {
+      {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
+}
+
+json to_json(const NormStatistics& n) {
+  return {{"tokens", n.tokens},
+          {"mean", number_or_null(n.mean)},
+          {"std", number_or_null(n.deviation)},
+          {"median", number_or_null(n.median)},
+          {"max", number_or_null(n.largest)},
+          {"share_beyond_mean_plus_4_std", number_or_null(n.beyond_deviations)},
+          {"share_beyond_3_medians", number_or_null(n.beyond_medians)},
+          {"histogram", n.histogram},
+          {"register_mean", number_or_null(n.register_mean)}};
+}
+
+json to_json(const LayerStatistics& layer, const std::vector<int64_t>& heads, int digits) {
+  json object = {{"has_memberships", layer.has_memberships},
+                 {"entropy", to_json(layer.entropy)},
+                 {"compression",
+                  {{"input", to_json(layer.rate_input)},
+                   {"output_before_residual", to_json(layer.rate_output)},
+                   {"after_residual", to_json(layer.rate_after)},
+                   {"after_less_input", to_json(layer.rate_change)}}},
+                 {"compression_share_lowered", number_or_null(layer.rate_lowered)}};
+  if (layer.off_diagonal.defined()) {
+    object["correlation"] = {
+        {"mean_off_diagonal", number_or_null(layer.off_diagonal_mean)},
+        {"by_head", rounded(layer.off_diagonal, 6)},
+        {"centered_mean_off_diagonal", number_or_null(layer.centered_off_diagonal_mean)},
+        {"centered_by_head", rounded(layer.centered_off_diagonal, 6)},
+        {"by_chance", number_or_null(layer.off_diagonal_chance)},
+        {"diagonal_share", to_json(layer.diagonal_share)},
+        {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
+    for (const int64_t head : heads) {
+      object["correlation"]["matrices"].push_back(
+          {{"head", head},
+           {"absolute", rounded(layer.correlations[head - 1], digits)},
+           {"centered", rounded(layer.centered[head - 1], digits)}});
+    }
+  }
+  if (layer.norms.tokens > 0) object["norms"] = to_json(layer.norms);
+  for (const RateGap& g : layer.gaps) {
+    object["bound"].push_back({{"scale", g.scale},
+                               {"bound", to_json(g.bound)},
+                               {"exact_in_heads", to_json(g.exact_heads)},
+                               {"exact_in_space", to_json(g.exact_space)},
+                               {"gap", to_json(g.gap)},
+                               {"relative_gap", number_or_null(g.gap.mean / g.bound.mean)}});
+  }
+  if (!layer.gaps.empty()) {
+    const ObjectiveStep& o = layer.objective;
+    object["objective"] = {{"before", to_json(o.before)},
+                           {"stepped", to_json(o.stepped)},
+                           {"unscaled", to_json(o.unscaled)},
+                           {"share_lowered", number_or_null(o.lowered)},
+                           {"share_lowered_unscaled", number_or_null(o.lowered_unscaled)}};
+  }
+  if (layer.nonzero.count > 0) {
+    object["sparsity"] = {{"nonzero", to_json(layer.nonzero)}, {"l1", to_json(layer.l1)}};
+  }
+  return object;
 }
 
 NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers) {

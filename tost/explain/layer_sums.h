@@ -1,8 +1,10 @@
 // Rates, correlations and norms of one layer, gathered over batches of pictures or of text.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "tost/explain/measures.h"
@@ -70,7 +72,23 @@ struct LayerStatistics {
   // Gaps at scale 1 (the official code) and at C / eps^2 (the theory); empty unless requested.
   std::vector<RateGap> gaps;
   ObjectiveStep objective;
+  // Of the codes of the second half's dictionary (nn/block.h), means over a sample's tokens: the
+  // share of coefficients that are not 0, and the sum of all. Empty with the MLP gelu.
+  Spread nonzero, l1;
 };
+
+// Statistics as JSON; numbers that are not finite are null.
+nlohmann::json to_json(const Spread& spread);
+nlohmann::json to_json(const NormStatistics& norms);
+// With the correlation matrices of `heads` (from 1), to so many digits after the point.
+nlohmann::json to_json(const LayerStatistics& layer, const std::vector<int64_t>& heads, int digits);
+
+// The heads whose matrices a report shows of layer `i` (from 0): none unless the layer is chosen.
+inline std::vector<int64_t> heads_shown(const std::vector<int64_t>& layers,
+                                        const std::vector<int64_t>& heads, size_t i) {
+  const bool chosen = std::find(layers.begin(), layers.end(), int64_t(i) + 1) != layers.end();
+  return chosen ? heads : std::vector<int64_t>();
+}
 
 // Selects the parts of layer_rates() that LayerSums needs.
 inline WantedRates wanted_rates(bool full, bool bound) {
@@ -98,6 +116,7 @@ class LayerSums {
   };
 
   void add_norms(const torch::Tensor& output, int64_t registers);
+  void add_codes(const torch::Tensor& codes, int64_t registers);
   void add_bounds(const BlockTrace& seen, const LayerRates& rates);
   void add_correlations(const BlockTrace& seen, const LayerRates& rates);
 
@@ -105,7 +124,7 @@ class LayerSums {
   bool full_, bound_;
   bool has_memberships_ = false;
   std::vector<double> entropy_, input_, output_, after_, change_, lowered_, share_, share_unit_,
-      chance_;
+      chance_, nonzero_, l1_;
   int64_t samples_ = 0;
   // Sums over samples.
   torch::Tensor correlations_, centered_, off_diagonal_, centered_off_diagonal_;
@@ -142,7 +161,7 @@ inline std::vector<torch::Tensor> on_cpu(std::vector<torch::Tensor> all) {
 
 inline void move_to_cpu(BlockTrace& trace) {
   for (auto* x : {&trace.mixer_input, &trace.mixer.w, &trace.mixer.pi, &trace.mixer.gate,
-                  &trace.mixer_output, &trace.mixed, &trace.output}) {
+                  &trace.mixer_output, &trace.mixed, &trace.codes, &trace.output}) {
     *x = on_cpu(*x);
   }
 }

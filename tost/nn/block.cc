@@ -13,14 +13,27 @@ namespace tost {
 
 Mlp::Mlp(const BlockConfig& c) : tanh_gelu_(c.tanh_gelu) {
   const auto linear = [&](const char* key, int64_t in, int64_t out) {
-    return register_module(key, std::make_shared<Linear>(in, out, c.bias));
+    return register_module(key, std::make_shared<Linear>(in, out, c.bias || c.mlp != "gelu"));
   };
-  fc1 = linear(c.language_keys ? "c_fc" : "fc1", c.dim, c.mlp_hidden);
-  fc2 = linear(c.language_keys ? "c_proj" : "fc2", c.mlp_hidden, c.dim);
+  if (c.mlp == "gelu") {
+    fc1 = linear(c.language_keys ? "c_fc" : "fc1", c.dim, c.mlp_hidden);
+    fc2 = linear(c.language_keys ? "c_proj" : "fc2", c.mlp_hidden, c.dim);
+    return;
+  }
+  const bool ista = c.mlp == "ista";
+  dictionary = linear("dictionary", c.dim, ista ? c.dim : c.mlp_hidden);
+  if (ista) step = register_parameter("step", torch::full({1}, 0.1));
 }
 
-torch::Tensor Mlp::forward(const torch::Tensor& x) const {
-  return fc2->forward(torch::gelu(fc1->forward(x), tanh_gelu_ ? "tanh" : "none"));
+torch::Tensor Mlp::forward(const torch::Tensor& x, torch::Tensor* codes) const {
+  if (fc1 != nullptr)
+    return fc2->forward(torch::gelu(fc1->forward(x), tanh_gelu_ ? "tanh" : "none"));
+  const auto atoms = dictionary->product_weight();
+  const auto a =
+      torch::relu(step.defined() ? x + step * dictionary->forward(x - torch::matmul(x, atoms))
+                                 : dictionary->forward(x));
+  if (codes != nullptr) *codes = a;
+  return step.defined() ? a - x : torch::matmul(a, atoms);
 }
 
 Block::Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer)
@@ -46,12 +59,14 @@ torch::Tensor Block::layers(const torch::Tensor& x, BlockTrace* trace, const Mix
   auto mixer_input = norm1->forward(x);
   auto mixer_output = attn->forward(mixer_input, call);
   auto mixed = add_scaled(x, gamma1, dropped(mixer_output), drop_path);
-  const auto run = [this](const torch::Tensor& input) {
-    return mlp->forward(norm2->forward(input));
+  const auto run = [this](const torch::Tensor& input, torch::Tensor* codes = nullptr) {
+    return mlp->forward(norm2->forward(input), codes);
   };
-  const auto value =
-      recompute == Recompute::kMlp && is_training() ? recomputed(run, mixed) : run(mixed);
-  auto output = add_scaled(mixed, gamma2, dropped(value), drop_path);
+  const auto value = recompute == Recompute::kMlp && is_training()
+                         ? recomputed(run, mixed)
+                         : run(mixed, trace != nullptr ? &trace->codes : nullptr);
+  const auto from = mlp->step.defined() ? norm2->forward(mixed) : mixed;
+  auto output = add_scaled(from, gamma2, dropped(value), drop_path);
   if (trace != nullptr) {
     trace->mixer_input = mixer_input;
     trace->mixer_output = mixer_output;

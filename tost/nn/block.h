@@ -1,4 +1,5 @@
-// One transformer block: x + γ₁ mixer(norm x), then x + γ₂ mlp(norm x).
+// One transformer block: x + γ₁ mixer(norm x), then x + γ₂ mlp(norm x); with the MLP `ista` the
+// second half is n + γ₂ mlp(n), n = norm x.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ enum class Recompute {
 
 struct BlockConfig {
   int64_t dim = 0;
+  std::string mlp = "gelu";  // gelu, ista or tied, see Mlp
   int64_t mlp_hidden = 0;
   double layer_scale = 1;  // initial value of gamma1 and gamma2
   double drop_path = 0;    // stochastic depth of both branches while training
@@ -34,14 +36,24 @@ struct BlockConfig {
   bool language_keys = false;
 };
 
-// Computes fc2(GELU(fc1(x))) with exact (erf) GELU or the approximation by tanh.
+// The second half of a block. `gelu`: fc2(GELU(fc1(x))) with exact (erf) GELU or the approximation
+// by tanh. The others have a learned dictionary D [C, M] and thresholds λ [M], and are steps on
+//   L(a; x) = |x - D a|² / 2 + λᵀa over codes a ≥ 0.
+// `tied`: a = ReLU(Dᵀx - λ), the proximal step of size 1 on L from a = 0; y = D a, the negative
+// gradient in x of -|ReLU(Dᵀx - λ)|² / 2 = min over a ≥ 0 of |a|² / 2 + λᵀa - aᵀDᵀx, which is L
+// less |x|² / 2 where D is orthonormal. M is mlp_hidden.
+// `ista` (CRATE, arXiv 2306.01129): a = ReLU(x + η Dᵀ(x - D x) - η λ), the proximal step of size η
+// on L from a = x; y = a - x. M is C, and a replaces the normalised token.
 class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const BlockConfig& config);
 
-  torch::Tensor forward(const torch::Tensor& x) const;
+  // `codes`, unless null, receives a [.., M]; it stays undefined with gelu.
+  torch::Tensor forward(const torch::Tensor& x, torch::Tensor* codes = nullptr) const;
 
-  std::shared_ptr<Linear> fc1, fc2;
+  std::shared_ptr<Linear> fc1, fc2;    // gelu
+  std::shared_ptr<Linear> dictionary;  // weight Dᵀ [M, C], bias -λ
+  torch::Tensor step;                  // η [1] of ista, which starts at 0.1 as in CRATE
 
  private:
   bool tanh_gelu_;
@@ -53,6 +65,7 @@ struct BlockTrace {
   torch::Tensor mixer_input;   // the normalised tokens that go into the mixer [B, N, C]
   torch::Tensor mixer_output;  // before LayerScale and the residual [B, N, C]
   torch::Tensor mixed;         // after the mixer's residual [B, N, C]
+  torch::Tensor codes;         // of the dictionary [B, N, M]; undefined with the MLP gelu
   torch::Tensor output;        // [B, N, C]
 };
 

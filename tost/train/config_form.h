@@ -34,6 +34,10 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
+// The help text of the shorthand "mlp" of several kinds.
+inline constexpr char kMlpHelp[] =
+    "second half of a block: gelu, ista (CRATE's step), tied (one dictionary, twice)";
+
 // Makes shorthands for keys of model_options, with their help texts. The values in `usual` define
 // the types of shorthands; the model checks values.
 std::vector<FieldInfo> shorthand_fields(

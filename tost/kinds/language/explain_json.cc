@@ -1,5 +1,4 @@
 // The JSON of a report on a language model.
-#include <algorithm>
 #include <cmath>
 
 #include "tost/explain/report.h"
@@ -15,12 +14,6 @@ using torch::Tensor;
 constexpr int kDigits = 6;
 constexpr int kMembershipDigits = 9;  // heads may be close to each other
 
-constexpr auto number = number_or_null;
-
-json spread(const Spread& s) {
-  return {{"mean", number(s.mean)}, {"std", number(s.deviation)}, {"count", s.count}};
-}
-
 Tensor of_passage(const Tensor& batch) {
   return batch.defined() ? batch[0] : Tensor();
 }
@@ -31,8 +24,8 @@ json token_means(const std::vector<TokenMean>& rows, const TextReport& report, c
     list.push_back({{"id", row.id},
                     {"token", visible_token(report.info.tokenizer.get(), row.id)},
                     {"count", row.count},
-                    {what, number(row.mean)},
-                    {"lift", number(row.against)}});
+                    {what, number_or_null(row.mean)},
+                    {"lift", number_or_null(row.against)}});
   }
   return list;
 }
@@ -49,11 +42,12 @@ json passage_json(const TextReport& report) {
           {"notes", report.passage.notes},
           {"ids", report.passage.ids},
           {"tokens", report.passage.tokens},
-          {"loss", number(mean)},
-          {"perplexity", number(std::exp(mean))},
+          {"loss", number_or_null(mean)},
+          {"perplexity", number_or_null(std::exp(mean))},
           {"share_predicted",
-           number(loss.numel() > 0 ? report.trace.likely.to(torch::kDouble).mean().item<double>()
-                                   : std::nan(""))},
+           number_or_null(loss.numel() > 0
+                              ? report.trace.likely.to(torch::kDouble).mean().item<double>()
+                              : std::nan(""))},
           {"token_loss", rounded(of_passage(loss), kDigits)},
           {"likeliest_instead", guesses}};
 }
@@ -88,58 +82,20 @@ json layer_json(const TextReport& report, size_t i) {
   if (!spectra) return object;
   object["subspaces"] = {{"singular_values", rounded(spectra->singular_values, kDigits)},
                          {"overlap", rounded(spectra->overlap, kDigits)},
-                         {"mean_overlap", number(spectra->mean_overlap)},
-                         {"chance_overlap", number(spectra->chance_overlap)},
+                         {"mean_overlap", number_or_null(spectra->mean_overlap)},
+                         {"chance_overlap", number_or_null(spectra->chance_overlap)},
                          {"sum_singular_values", rounded(spectra->sum_values, kDigits)},
                          {"rank", spectra->rank},
-                         {"effective_rank", number(spectra->effective_rank)},
-                         {"basis_effective_rank", number(spectra->basis_effective_rank)},
+                         {"effective_rank", number_or_null(spectra->effective_rank)},
+                         {"basis_effective_rank", number_or_null(spectra->basis_effective_rank)},
                          {"energy_rank_99", spectra->energy_rank}};
   return object;
 }
 
-// The correlation matrices of a layer for the chosen heads.
-json matrices_json(const LayerStatistics& layer, const TextReport& report) {
-  json matrices = json::array();
-  for (const int64_t head : report.heads) {
-    matrices.push_back(
-        {{"head", head}, {"absolute", rounded(layer.correlations[head - 1], kDigits)}});
-  }
-  return matrices;
-}
-
 json rates_json(const TextReport& report, const LayerStatistics& layer, size_t i) {
-  json object = {{"norms",
-                  {{"mean", number(layer.norms.mean)},
-                   {"std", number(layer.norms.deviation)},
-                   {"median", number(layer.norms.median)},
-                   {"max", number(layer.norms.largest)},
-                   {"share_beyond_3_medians", number(layer.norms.beyond_medians)}}}};
-  if (!layer.has_memberships) return object;
-  object["compression"] = {{"input", spread(layer.rate_input)},
-                           {"output_before_residual", spread(layer.rate_output)},
-                           {"after_residual", spread(layer.rate_after)}};
-  object["correlation"] = {{"mean_off_diagonal", number(layer.off_diagonal_mean)},
-                           {"by_head", rounded(layer.off_diagonal, kDigits)},
-                           {"by_chance", number(layer.off_diagonal_chance)},
-                           {"diagonal_share", spread(layer.diagonal_share)},
-                           {"diagonal_share_unit_heads", spread(layer.diagonal_share_unit)}};
-  const auto number_of = int64_t(i) + 1;
-  if (std::find(report.layers.begin(), report.layers.end(), number_of) != report.layers.end()) {
-    object["correlation"]["matrices"] = matrices_json(layer, report);
-  }
-  for (const RateGap& gap : layer.gaps) {
-    object["bound"].push_back({{"scale", gap.scale},
-                               {"bound", spread(gap.bound)},
-                               {"exact_in_heads", spread(gap.exact_heads)},
-                               {"gap", spread(gap.gap)}});
-  }
-  if (layer.gaps.empty() || !report.trace.layers[i].descends) return object;
-  object["objective"] = {{"before", spread(layer.objective.before)},
-                         {"stepped", spread(layer.objective.stepped)},
-                         {"unscaled", spread(layer.objective.unscaled)},
-                         {"share_lowered", number(layer.objective.lowered)},
-                         {"share_lowered_unscaled", number(layer.objective.lowered_unscaled)}};
+  if (!layer.has_memberships) return {{"norms", to_json(layer.norms)}};
+  json object = to_json(layer, heads_shown(report.layers, report.heads, i), kDigits);
+  if (!report.trace.layers[i].descends) object.erase("objective");
   return object;
 }
 
@@ -150,12 +106,12 @@ json split_json(const ExplainedText& split, const TextReport& report) {
     const TextLayerStatistics& layer = s.layers[i];
     json object = rates_json(report, s.rates[i], i);
     object["layer"] = i + 1;
-    object["own_effect_mean"] = number(layer.effect_mean);
+    object["own_effect_mean"] = number_or_null(layer.effect_mean);
     object["strongest_tokens"] = token_means(layer.strongest, report, "own_effect");
     object["gate"] = rounded(layer.gate, kDigits);
     if (layer.has_memberships) {
       object["mean_membership"] = rounded(layer.share, kDigits);
-      object["entropy_mean"] = number(layer.entropy_mean);
+      object["entropy_mean"] = number_or_null(layer.entropy_mean);
       object["entropy_by_position"] = {{"mean", rounded(layer.entropy, kDigits)},
                                        {"std", rounded(layer.entropy_spread, kDigits)}};
       for (const auto& head : layer.taken) {
@@ -168,7 +124,7 @@ json split_json(const ExplainedText& split, const TextReport& report) {
           {"windows", s.windows},
           {"window_tokens", s.length},
           {"least_occurrences", s.least},
-          {"loss", {{"mean", number(s.loss)}, {"std", number(s.loss_spread)}}},
+          {"loss", {{"mean", number_or_null(s.loss)}, {"std", number_or_null(s.loss_spread)}}},
           {"layers", layers}};
 }
 
@@ -188,7 +144,7 @@ json to_json(const TextReport& report) {
                                                     {"vocab", tokenizer->vocab_size()}}},
           {"chosen_layers", report.layers},
           {"chosen_heads", report.heads},
-          {"compression_ceiling", number(compression_ceiling(config.dim / config.heads))},
+          {"compression_ceiling", number_or_null(compression_ceiling(config.dim / config.heads))},
           {"checkpoint", report.checkpoint},
           {"parameters", report.parameters},
           {"data", report.data.empty() ? json() : json(report.data)},

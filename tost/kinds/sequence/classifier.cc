@@ -22,6 +22,7 @@ SequenceClassifier::SequenceClassifier(const SequenceConfig& c, WeightInit init)
   validate(c);
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
   const BlockConfig block{.dim = c.dim,
+                          .mlp = c.mlp,
                           .mlp_hidden = mlp_hidden(c),
                           .layer_scale = c.layer_scale,
                           .dropout = c.dropout};

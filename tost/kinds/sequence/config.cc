@@ -27,6 +27,7 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("qkv_bias", c.qkv_bias, true);
   visit("hybrid_every", c.hybrid_every, true);
   visit("hybrid_mixer", c.hybrid_mixer, true);
+  visit("mlp", c.mlp, true);
 };
 
 void check_size(const SequenceConfig& c) {
@@ -68,6 +69,7 @@ void validate(const SequenceConfig& c) {
   check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
   check_field_choice("pool", c.pool, {"class", "mean"});
   check_field_choice("positions", c.positions, {"learned", "sinusoidal", "none"});
+  check_mlp(c.mlp);
   check_mixer_name(c.mixer);
   check_mixer_name(c.hybrid_mixer);
   check_heads(c.dim, c.heads);

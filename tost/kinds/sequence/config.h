@@ -16,8 +16,9 @@ struct SequenceConfig {
   int64_t max_length = 1024;
   int64_t dim = 128;  // C
   int64_t depth = 4;
-  int64_t heads = 4;       // H, divides dim
-  int64_t mlp_hidden = 0;  // 0: four times dim
+  int64_t heads = 4;         // H, divides dim
+  std::string mlp = "gelu";  // gelu, ista or tied, see nn/block.h
+  int64_t mlp_hidden = 0;    // 0: four times dim
   int64_t classes = 2;
   // Classifies two documents: the same blocks read both, and the head gets both vectors, their
   // product and their difference.

@@ -40,13 +40,13 @@ double head_parameters(const SequenceConfig& c) {
 }
 
 double parameters_of(const SequenceConfig& c) {
-  const double dim = double(c.dim), hidden = double(mlp_hidden(c));
+  const double dim = double(c.dim);
   double total = (double(c.vocab) + double(position_count(c))) * dim;
   total += (c.pool == "class" ? dim : 0) + 2 * dim + head_parameters(c);
   for (int64_t i = 0; i < c.depth; ++i) {
     const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
-    total += double(parameter_count(*make_mixer(mixer_of_block(c, i), mixer)));
-    total += 2 * dim * hidden + hidden + dim + 6 * dim;  // MLP; two norms, two scales
+    const BlockConfig block{.dim = c.dim, .mlp = c.mlp, .mlp_hidden = mlp_hidden(c)};
+    total += double(parameter_count(Block(block, make_mixer(mixer_of_block(c, i), mixer))));
   }
   return total;
 }

@@ -30,8 +30,9 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
   check_same_mixer(config.from, from.mixer, config.mixer);
   const SequenceConfig changed = changed_sequence_config(config, from);
   const json before = to_json(from), after = to_json(changed);
-  for (const char* key : {"vocab", "pairs", "dim", "depth", "heads", "mlp_hidden", "qkv_bias",
-                          "positions", "pool", "hybrid_every", "hybrid_mixer", "max_length"}) {
+  for (const char* key :
+       {"vocab", "pairs", "dim", "depth", "heads", "mlp", "mlp_hidden", "qkv_bias", "positions",
+        "pool", "hybrid_every", "hybrid_mixer", "max_length"}) {
     if (before[key] == after[key]) continue;
     // Allows another max_length, because a model without a table of positions has no limit.
     if (std::string_view(key) == "max_length" && from.positions != "learned") continue;

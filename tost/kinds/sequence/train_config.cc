@@ -77,6 +77,7 @@ const std::vector<std::pair<const char*, const char*>>& sequence_shorthand_help(
       {"dim", "width"},
       {"depth", "blocks"},
       {"heads", "heads"},
+      {"mlp", kMlpHelp},
       {"mlp_hidden", "hidden units of the MLP (0: four times the width)"},
       {"pool", "class: a class token in front; mean: of the sequence's tokens"},
       {"positions", "position vectors: learned, sinusoidal, none"},

@@ -31,7 +31,7 @@ int64_t stem_multiply_adds(const VisionConfig& c, int64_t height, int64_t width)
 int64_t vision_multiply_adds(const VisionConfig& c, int64_t height, int64_t width) {
   if (c.architecture == "linear") return c.in_channels * height * width * c.classes;
   const int64_t tokens = (height / c.patch) * (width / c.patch);
-  const auto hidden = hidden_width(c.dim, c.mlp_ratio);
+  const auto hidden = c.mlp == "ista" ? c.dim : hidden_width(c.dim, c.mlp_ratio);
   const int64_t mlp = 2 * c.dim * hidden;
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
   const int64_t all = tokens + c.registers;

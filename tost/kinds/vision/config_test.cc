@@ -37,6 +37,18 @@ TEST(VisionConfigJson, RegistersAreWrittenOnlyWhereThereAreSome) {
   EXPECT_EQ(vision_config_from_json(json::parse(to_json(config).dump())), config);
 }
 
+// Files without the key have GELU, and those of other programs stay as they were.
+TEST(VisionConfigJson, TheMlpIsWrittenOnlyIfItIsNotGelu) {
+  auto config = vision_preset("tost_nano_p4");
+  EXPECT_FALSE(to_json(config).contains("mlp"));
+  for (const std::string mlp : {"ista", "tied"}) {
+    config.mlp = mlp;
+    EXPECT_EQ(to_json(config).at("mlp"), mlp);
+    EXPECT_EQ(vision_config_from_json(to_json(config)), config);
+    validate(config);
+  }
+}
+
 TEST(VisionConfigJson, OptionalKeysKeepDefaultsAndSizesAreRequired) {
   const auto whole = to_json(vision_preset("tost_nano_p4"));
   for (const std::string key : {"name", "stem_depth", "class_blocks", "mlp_ratio", "layer_scale",
@@ -98,6 +110,7 @@ TEST(VisionConfigChecks, EverySettingOutOfRangeIsAUsageErrorWithAReason) {
   expect_error(usage, "'drop_path'", with([](C& c) { c.drop_path = std::nan(""); }));
   expect_error(usage, "'mlp_ratio'", with([](C& c) { c.mlp_ratio = 0; }));
   expect_error(usage, "'mlp_ratio'", with([](C& c) { c.mlp_ratio = std::nan(""); }));
+  expect_error(usage, "gelu, ista, tied. Did you mean 'tied'?", with([](C& c) { c.mlp = "tie"; }));
   expect_error(usage, "'layer_scale'", with([](C& c) { c.layer_scale = INFINITY; }));
   expect_error(usage, "'dim'", with([](C& c) { c.dim = int64_t{1} << 40; }));
   expect_error(usage, "parameters", with([](C& c) { c.dim = 16384, c.depth = 1024; }));

@@ -32,6 +32,7 @@ VisionMixer mixers_of(const VisionTransformer& model, Precision precision) {
 bool VisionEngine::supports(const ImageClassifier& model) {
   const auto parameters = model.parameters();
   return dynamic_cast<const VisionTransformer*>(&model) != nullptr &&
+         model.config().mlp == "gelu" &&
          std::all_of(parameters.begin(), parameters.end(), [](const Tensor& each) {
            return each.is_cpu() && each.scalar_type() == torch::kFloat;
          });
@@ -40,7 +41,7 @@ bool VisionEngine::supports(const ImageClassifier& model) {
 VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
     : config_(model.config()), precision_(precision) {
   if (!supports(model)) {
-    fail_usage("The engine runs vision transformers with float32 weights on the CPU; model '",
+    fail_usage("The engine runs transformers with GELU and float32 weights on the CPU; model '",
                config_.name, "' is not one of them.");
   }
   WeightSource source(arrays_of(state_dict(model)), "The model", /*finite=*/true);

@@ -1,5 +1,4 @@
 // The JSON of a report on an image classifier.
-#include <algorithm>
 
 #include "tost/explain/report.h"
 #include "tost/kinds/vision/explain_report.h"
@@ -9,74 +8,6 @@ namespace {
 
 using nlohmann::json;
 using torch::Tensor;
-
-json to_json(const Spread& s) {
-  return {
-      {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
-}
-
-json to_json(const NormStatistics& n) {
-  return {{"tokens", n.tokens},
-          {"mean", number_or_null(n.mean)},
-          {"std", number_or_null(n.deviation)},
-          {"median", number_or_null(n.median)},
-          {"max", number_or_null(n.largest)},
-          {"share_beyond_mean_plus_4_std", number_or_null(n.beyond_deviations)},
-          {"share_beyond_3_medians", number_or_null(n.beyond_medians)},
-          {"histogram", n.histogram},
-          {"register_mean", number_or_null(n.register_mean)}};
-}
-
-json to_json(const RateGap& g) {
-  return {{"scale", g.scale},
-          {"bound", to_json(g.bound)},
-          {"exact_in_heads", to_json(g.exact_heads)},
-          {"exact_in_space", to_json(g.exact_space)},
-          {"gap", to_json(g.gap)},
-          {"relative_gap", number_or_null(g.gap.mean / g.bound.mean)}};
-}
-
-json to_json(const ObjectiveStep& o) {
-  return {{"before", to_json(o.before)},
-          {"stepped", to_json(o.stepped)},
-          {"unscaled", to_json(o.unscaled)},
-          {"share_lowered", number_or_null(o.lowered)},
-          {"share_lowered_unscaled", number_or_null(o.lowered_unscaled)}};
-}
-
-json to_json(const LayerStatistics& layer, const VisionReport& report, bool chosen) {
-  json object = {{"has_memberships", layer.has_memberships},
-                 {"entropy", to_json(layer.entropy)},
-                 {"compression",
-                  {{"input", to_json(layer.rate_input)},
-                   {"output_before_residual", to_json(layer.rate_output)},
-                   {"after_residual", to_json(layer.rate_after)},
-                   {"after_less_input", to_json(layer.rate_change)}}},
-                 {"compression_share_lowered", number_or_null(layer.rate_lowered)}};
-  if (layer.off_diagonal.defined()) {
-    object["correlation"] = {
-        {"mean_off_diagonal", number_or_null(layer.off_diagonal_mean)},
-        {"by_head", rounded(layer.off_diagonal, 5)},
-        {"centered_mean_off_diagonal", number_or_null(layer.centered_off_diagonal_mean)},
-        {"centered_by_head", rounded(layer.centered_off_diagonal, 5)},
-        {"by_chance", number_or_null(layer.off_diagonal_chance)},
-        {"diagonal_share", to_json(layer.diagonal_share)},
-        {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
-    if (chosen) {
-      json matrices = json::array();
-      for (const int64_t head : report.heads) {
-        matrices.push_back({{"head", head},
-                            {"absolute", rounded(layer.correlations[head - 1], 3)},
-                            {"centered", rounded(layer.centered[head - 1], 3)}});
-      }
-      object["correlation"]["matrices"] = matrices;
-    }
-  }
-  if (layer.norms.tokens > 0) object["norms"] = to_json(layer.norms);
-  for (const RateGap& gap : layer.gaps) object["bound"].push_back(to_json(gap));
-  if (!layer.gaps.empty()) object["objective"] = to_json(layer.objective);
-  return object;
-}
 
 json to_json(const MaskScore& score) {
   if (score.group == 0) return {};
@@ -142,9 +73,7 @@ json to_json(const SplitStatistics& split, const VisionReport& report) {
   json layers = json::array();
   for (size_t i = 0; i < split.layers.size(); ++i) {
     const auto number_of = int64_t(i) + 1;
-    const bool chosen =
-        std::find(report.layers.begin(), report.layers.end(), number_of) != report.layers.end();
-    json layer = to_json(split.layers[i], report, chosen);
+    json layer = to_json(split.layers[i], heads_shown(report.layers, report.heads, i), 3);
     layer["layer"] = number_of;
     layers.push_back(std::move(layer));
   }

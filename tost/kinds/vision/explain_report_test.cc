@@ -287,6 +287,45 @@ TEST(VisionReport, CompressionIsComparedInTheSamePicture) {
   }
 }
 
+// The codes written out from each layer's input and the dictionary's weights.
+TEST(VisionReport, SparsityIsThatOfTheCodes) {
+  EXPECT_FALSE(to_json(*explain_vision(tiny_model(), with_data()))
+                   .at("splits")[0]["layers"][0]
+                   .contains("sparsity"));
+  for (const std::string mlp : {"tied", "ista"}) {
+    VisionConfig config;
+    config.mixer = "tssa-tied", config.patch = 4, config.image_size = 16;
+    config.mlp = mlp;
+    const LoadedModel loaded = tiny_model(config);
+    const auto options = with_data(2);
+    const auto report = explain_vision(loaded, options);
+    const json layers = to_json(*report).at("splits")[1]["layers"];
+    std::vector<double> nonzero(layers.size()), l1(layers.size());
+    for (const int64_t index : spaced_indices(options.held->size(), 2)) {
+      const torch::NoGradGuard no_grad;
+      VisionTrace trace;
+      const auto picture = dataset_picture(*options.held, index, loaded.info.preprocess);
+      loaded.model->forward_traced(tensor_of(picture.values), trace);
+      for (size_t i = 0; i < layers.size(); ++i) {
+        const auto block = blocks_of(*loaded.model)[i];
+        const torch::Tensor d = block->mlp->dictionary->weight, b = block->mlp->dictionary->bias;
+        const torch::Tensor x = block->norm2->forward(trace.blocks[i].mixed)[0];
+        const torch::Tensor a = torch::relu(
+            mlp == "tied"
+                ? torch::matmul(x, d.t()) + b
+                : x + block->mlp->step * (torch::matmul(x - torch::matmul(x, d), d.t()) + b));
+        nonzero[i] += 0.5 * (a > 0).to(torch::kDouble).mean().item<double>();
+        l1[i] += 0.5 * a.sum(1).mean().item<double>();
+      }
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const json& found = layers[i].at("sparsity");
+      EXPECT_NEAR(found["nonzero"]["mean"].get<double>(), nonzero[i], 0.01) << mlp;
+      EXPECT_NEAR(found["l1"]["mean"].get<double>(), l1[i], 1e-4 * (1 + l1[i])) << mlp;
+    }
+  }
+}
+
 TEST(VisionReport, RefusesWhatDoesNotExist) {
   const LoadedModel loaded = tiny_model();
   const auto refusal = [&](VisionExplainOptions options) -> std::string {

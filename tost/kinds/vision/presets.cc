@@ -12,13 +12,18 @@ struct VisionFamily {
   const char* prefix;
   const char* mixer;
   bool small_only = false;  // only the sizes that are ours
+  const char* mlp = "gelu";
+  double mlp_ratio = 4;
 };
 constexpr std::array kVisionFamilies{
     VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
     VisionFamily{"tost_means", "means", true},
     // The name of the family in earlier builds of 0.1.0.
     VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
-    VisionFamily{"cbt", "cbsa", true}};
+    VisionFamily{"cbt", "cbsa", true},
+    // Every layer is a step on an objective; as many parameters as `tost`, since a dictionary is
+    // used twice.
+    VisionFamily{"tost_whitebox", "tssa-tied", true, "tied", 9}};
 
 struct VisionSize {
   const char* name;
@@ -58,6 +63,8 @@ VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int
   VisionConfig c;
   c.name = cat(family.prefix, "_", size.name, "_p", patch);
   c.mixer = family.mixer;
+  c.mlp = family.mlp;
+  c.mlp_ratio = family.mlp_ratio;
   c.image_size = size.image_size;
   c.patch = patch;
   c.stem_depth = size.stem_depth;

@@ -97,8 +97,8 @@ void check_vision(const VisionTrainConfig& config) {
 }  // namespace
 
 const ConfigForm<VisionTrainConfig>& vision_train_form() {
-  static const ConfigForm<VisionTrainConfig> form{make_vision_fields(), vision_recipes(),
-                                                  check_vision};
+  static const ConfigForm<V> form{make_vision_fields(), vision_recipes(), check_vision,
+                                  shorthand_fields({{"mlp", kMlpHelp}}, {{"mlp", "gelu"}})};
   return form;
 }
 

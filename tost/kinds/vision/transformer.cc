@@ -16,6 +16,7 @@ namespace tost {
 VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c) {
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
   const BlockConfig block{.dim = c.dim,
+                          .mlp = c.mlp,
                           .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
                           .layer_scale = c.layer_scale,
                           .drop_path = c.drop_path};
