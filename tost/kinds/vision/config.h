@@ -20,7 +20,8 @@ void validate(const VisionConfig& config);
 int64_t vision_multiply_adds(const VisionConfig& config, int64_t height, int64_t width);
 
 // The names {tost,xcit,vit}_cab_{tiny,small}_{12,24}_p{16,8}, {..}_cab_{medium,large}_24_p{16,8},
-// tost_cab_medium_12_p16, {..}_{nano,micro}_p{4,2}, {..}_patch_{nano,micro}_p{4,8} and linear.
+// tost_cab_medium_12_p16, {..}_{nano,micro}_p{4,2}, {..}_patch_{nano,micro}_p{4,8} and linear;
+// tost_whitebox_* have the small sizes alone.
 std::vector<std::string> vision_preset_names();
 
 // The preset with this name. Throws a usage Error, with the nearest name, for an unknown name.

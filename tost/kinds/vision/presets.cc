@@ -13,7 +13,6 @@ struct VisionFamily {
   const char* mixer;
   bool small_only = false;  // only the sizes that are ours
   const char* mlp = "gelu";
-  double mlp_ratio = 4;
 };
 constexpr std::array kVisionFamilies{
     VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
@@ -21,9 +20,8 @@ constexpr std::array kVisionFamilies{
     // The name of the family in earlier builds of 0.1.0.
     VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
     VisionFamily{"cbt", "cbsa", true},
-    // Every layer is a step on an objective; as many parameters as `tost`, since a dictionary is
-    // used twice.
-    VisionFamily{"tost_whitebox", "tssa-tied", true, "tied", 9}};
+    // Both halves of a block are steps on objectives.
+    VisionFamily{"tost_whitebox", "tssa-tied", true, "ista"}};
 
 struct VisionSize {
   const char* name;
@@ -64,7 +62,6 @@ VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int
   c.name = cat(family.prefix, "_", size.name, "_p", patch);
   c.mixer = family.mixer;
   c.mlp = family.mlp;
-  c.mlp_ratio = family.mlp_ratio;
   c.image_size = size.image_size;
   c.patch = patch;
   c.stem_depth = size.stem_depth;
