@@ -476,7 +476,7 @@ class PictureModel(_vision.VisionParts, nn.Module):
     def __init__(self, c):
         super().__init__()
         if (c.get("architecture", "transformer"), c.get("mlp", "gelu")) != ("transformer", "gelu"):
-            raise ValueError(f"it is a {c.get('architecture')!r:.40} model with the MLP {c.get('mlp')!r:.40}, which the program has.")
+            raise ValueError(f"it is a {c.get('architecture')!r:.40} with the MLP {c.get('mlp')!r:.40}; the package has transformers with gelu.")
         self.config = c
         self.make_parts(c, picture_mixer(c["mixer"]))
 

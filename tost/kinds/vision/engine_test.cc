@@ -272,6 +272,26 @@ TEST_F(VisionEngineTest, AFileGivesTheLogitsOfItsModel) {
   }
 }
 
+// Dictionaries are for modules: tssa runs in the engine, but not with them.
+TEST_F(VisionEngineTest, RefusesDictionariesByName) {
+  const testing::TempDir folder;
+  const auto file = folder.path() / "model.safetensors";
+  for (const std::string mlp : {"tied", "ista"}) {
+    ModelInfo info{small_config(), {"a", "b", "c"}, {.size = 32, .channels = 3}};
+    info.config.mlp = mlp;
+    info.config.classes = 3;
+    const auto model = used_model(info.config);
+    save_model_file(file, *model, info);
+    EXPECT_FALSE(VisionEngine::supports(*model));
+    EXPECT_FALSE(pictures_run_in_engine(file));
+    EXPECT_TRUE(testing::mentions(testing::error_of([&] { open_engine_vision(file, ""); }),
+                                  "MLP '" + mlp + "' needs the full program"));
+    const torch::InferenceMode no_grad;
+    const Tensor images = pictures(info.config, 2);
+    EXPECT_TRUE(torch::equal(load_model_file(file).model->forward(images), model->forward(images)));
+  }
+}
+
 struct Recording {
   const char* folder;
   const char* mixer;
