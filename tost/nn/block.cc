@@ -59,13 +59,13 @@ torch::Tensor Block::layers(const torch::Tensor& x, BlockTrace* trace, const Mix
   auto mixer_input = norm1->forward(x);
   auto mixer_output = attn->forward(mixer_input, call);
   auto mixed = add_scaled(x, gamma1, dropped(mixer_output), drop_path);
+  const auto from = mlp->step.defined() ? norm2->forward(mixed) : mixed;
   const auto run = [this](const torch::Tensor& input, torch::Tensor* codes = nullptr) {
-    return mlp->forward(norm2->forward(input), codes);
+    return mlp->forward(mlp->step.defined() ? input : norm2->forward(input), codes);
   };
   const auto value = recompute == Recompute::kMlp && is_training()
-                         ? recomputed(run, mixed)
-                         : run(mixed, trace != nullptr ? &trace->codes : nullptr);
-  const auto from = mlp->step.defined() ? norm2->forward(mixed) : mixed;
+                         ? recomputed(run, from)
+                         : run(from, trace != nullptr ? &trace->codes : nullptr);
   auto output = add_scaled(from, gamma2, dropped(value), drop_path);
   if (trace != nullptr) {
     trace->mixer_input = mixer_input;
