@@ -29,8 +29,7 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
       layer_rates(model, trace.blocks, {.released = false, .theory = false, .objective = false});
   move_to_cpu(trace);
   PictureMaps maps{.input = std::move(input), .rows = trace.rows, .columns = trace.columns};
-  maps.top =
-      rank_classes(numbers_of(on_cpu(logits[0]).to(torch::kDouble).softmax(0)), info.classes, 3);
+  maps.top = rank_classes(on_cpu(logits[0]).to(torch::kDouble).softmax(0), info.classes, 3);
   const int64_t patches = trace.rows * trace.columns;
   for (size_t i = 0; i < trace.blocks.size(); ++i) {
     const auto norms = trace.blocks[i].output[0].to(torch::kDouble).norm(2, 1);
