@@ -18,9 +18,7 @@ struct PredictFlags {
 nlohmann::json to_json(const std::vector<Prediction>& predictions) {
   nlohmann::json list = nlohmann::json::array();
   for (const Prediction& prediction : predictions) {
-    nlohmann::json top = nlohmann::json::array();
-    for (const RankedClass& ranked : prediction.top) top.push_back(to_json(ranked));
-    list.push_back({{"path", prediction.path}, {"top", top}});
+    list.push_back({{"path", prediction.path}, {"top", prediction.top}});
   }
   return list;
 }

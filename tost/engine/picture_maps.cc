@@ -90,7 +90,7 @@ json to_json(const PictureMaps& maps) {
     return [unit](double value) { return number_or_null(std::round(value * unit) / unit); };
   };
   const auto to_4 = decimals(1e4), to_6 = decimals(1e6);
-  json layers = json::array(), blocks = json::array(), top = json::array();
+  json layers = json::array(), blocks = json::array();
   for (const PictureLayer& layer : maps.layers) {
     json memberships, norms = json::array();
     const auto entropy = membership_entropy(layer.memberships);
@@ -124,7 +124,6 @@ json to_json(const PictureMaps& maps) {
     blocks.push_back(
         {{"block", blocks.size() + 1}, {"attention", attention}, {"on_itself", itself}});
   }
-  for (const RankedClass& ranked : maps.top) top.push_back(to_json(ranked));
   const PictureInput& input = maps.input;
   return {{"name", input.name},
           {"truth", input.truth.empty() ? json() : json(input.truth)},
@@ -134,7 +133,7 @@ json to_json(const PictureMaps& maps) {
           {"input_width", input.seen.width},
           {"input_height", input.seen.height},
           {"image", picture_url(input.seen)},
-          {"top", top},
+          {"top", maps.top},
           {"rows", maps.rows},
           {"columns", maps.columns},
           {"layers", layers},

@@ -35,10 +35,10 @@ std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
   return top;
 }
 
-nlohmann::json to_json(const RankedClass& ranked) {
-  return {{"label", ranked.label},
-          {"class", ranked.name},
-          {"probability", number_or_null(ranked.probability)}};
+void to_json(nlohmann::json& to, const RankedClass& ranked) {
+  to = {{"label", ranked.label},
+        {"class", ranked.name},
+        {"probability", number_or_null(ranked.probability)}};
 }
 
 Precision chosen_precision(const std::string& requested, Precision stored,

@@ -51,8 +51,9 @@ std::vector<double> softmax(const float* logits, int64_t count);
 std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k);
 
-// The class as {"label", "class", "probability"}; a probability that is not finite is null.
-nlohmann::json to_json(const RankedClass& ranked);
+// Converts a class to {"label", "class", "probability"}, as nlohmann::json asks for; a probability
+// that is not finite is null.
+void to_json(nlohmann::json& to, const RankedClass& ranked);
 
 // The precision to compute in: the requested one, else the stored one where it is among `known`.
 // Throws as precision_from_name().

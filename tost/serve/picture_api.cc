@@ -130,10 +130,8 @@ void classify(const Call& call) {
     const auto probabilities = classify_pictures(model.info, *seen, model.logits);
     json data = json::array();
     for (size_t i = 0; i < seen->size(); ++i) {
-      data.push_back({{"index", i}, {"top", json::array()}});
-      for (const auto& one : rank_classes(probabilities[i], model.info.classes, pictures->top)) {
-        data[i]["top"].push_back(to_json(one));
-      }
+      const auto top = rank_classes(probabilities[i], model.info.classes, pictures->top);
+      data.push_back({{"index", i}, {"top", top}});
     }
     call.exchange->record(pictures->model.id);
     call.answer({{"object", "list"}, {"model", pictures->model.id}, {"data", data}});

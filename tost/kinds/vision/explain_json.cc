@@ -101,7 +101,7 @@ json to_json(const HeadSpectra& s) {
 json to_json(const PictureSummary& p) {
   return {{"name", p.name},
           {"truth", p.truth.empty() ? json() : json(p.truth)},
-          {"top", to_json(p.top)},
+          {"top", p.top},
           {"entropy", number_or_null(p.entropy)}};
 }
 
