@@ -9,6 +9,7 @@
 # make tsan     the server's tests under the thread sanitizer
 # make test-gpu the GPU's tests and benches in the cuda build, with a summary
 # make test-arm what runs models on 64-bit Arm: cross-compiled, tested under qemu
+# make test-windows  the same on 64-bit Windows: cross-compiled by mingw, tested under wine
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make wheel    the Python package, with kernels and without: build/python/dist
@@ -36,7 +37,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web small try try-web site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm test-windows fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web small try try-web site install format clean
 all: build
 
 setup:
@@ -90,6 +91,12 @@ test-arm:
 	@test -e build/arm/build.ninja || cmake --preset arm
 	@cmake --build build/arm -j $(JOBS)
 	@scripts/test_arm.sh build/arm
+
+test-windows:
+	@scripts/setup_windows.sh
+	@test -e build/windows/build.ninja || cmake --preset windows
+	@cmake --build build/windows -j $(JOBS)
+	@scripts/test_windows.sh build/windows
 
 fuzz:
 	@fuzz/run.sh $(SECONDS_EACH)

@@ -57,7 +57,7 @@ class CrashDisk : public FileCalls {
     tree_ = read(root_);
   }
 
-  int open(const char* path, int flags, mode_t mode) override {
+  int open(const Path& path, int flags, mode_t mode) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int fd = FileCalls::open(path, flags, mode);
@@ -98,7 +98,7 @@ class CrashDisk : public FileCalls {
     return fails() ? -1 : result;
   }
 
-  int rename(const char* from, const char* to) override {
+  int rename(const Path& from, const Path& to) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int result = FileCalls::rename(from, to);
@@ -110,7 +110,7 @@ class CrashDisk : public FileCalls {
     return result;
   }
 
-  int mkdir(const char* path, mode_t mode) override {
+  int mkdir(const Path& path, mode_t mode) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int result = FileCalls::mkdir(path, mode);
@@ -122,11 +122,11 @@ class CrashDisk : public FileCalls {
     return result;
   }
 
-  int unlink(const char* path) override {
+  int unlink(const Path& path) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return fails() ? -1 : forget_name(path, FileCalls::unlink(path));
   }
-  int rmdir(const char* path) override {
+  int rmdir(const Path& path) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return fails() ? -1 : forget_name(path, FileCalls::rmdir(path));
   }
@@ -205,7 +205,7 @@ class CrashDisk : public FileCalls {
     return {find(path.has_parent_path() ? path.parent_path() : "."), path.filename().string()};
   }
 
-  int forget_name(const char* path, int result) {
+  int forget_name(const Path& path, int result) {
     const auto [folder, name] = place(path);
     if (result == 0 && folder != nullptr) folder->now.erase(name);
     return result;

@@ -1,9 +1,8 @@
 // A temporary folder for one test; the destructor removes the folder and its content.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
+#include <random>
 #include <string>
 
 namespace tost::testing {
@@ -11,9 +10,10 @@ namespace tost::testing {
 class TempDir {
  public:
   TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "tost_test_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-    path_ = name;
+    std::random_device system;
+    do {
+      path_ = std::filesystem::temp_directory_path() / ("tost_test_" + std::to_string(system()));
+    } while (!std::filesystem::create_directory(path_));
   }
   ~TempDir() {
     std::error_code ignored;

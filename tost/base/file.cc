@@ -1,11 +1,5 @@
 #include "tost/base/file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <limits>
@@ -14,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file_calls.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -35,6 +30,9 @@ namespace {
             "; write its content to a file and give that.");
 }
 
+// One call takes at most about 2 GiB, so larger tensors need several calls.
+constexpr size_t kMaxPerCall = size_t{1} << 30;
+
 // Retries interrupted calls, since a signal (Ctrl-C, a resized terminal) is not a failure.
 template <typename Call>
 auto retry(Call call) {
@@ -50,7 +48,7 @@ int open_next_to(const fs::path& path, fs::path& temporary) {
     temporary = path;
     temporary += cat(".", ::getpid(), "-", count++, ".tmp");
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    const int fd = retry([&] { return file_calls().open(temporary.c_str(), flags, 0666); });
+    const int fd = retry([&] { return file_calls().open(temporary, flags, 0666); });
     if (fd >= 0) return fd;
     if (errno != EEXIST) fail_io("write", path, errno);
   }
@@ -60,28 +58,13 @@ bool is_device(const fs::path& path) {
   return path_exists(path) && !is_plain_file(path) && !is_folder(path);
 }
 
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, std::string_view verb)
-      : fd_(static_cast<int>(
-            retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }))) {
-    if (fd_ < 0) fail_io(verb, path, errno);
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 InputFile::InputFile(const fs::path& path) : path_(path) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  fd_ = static_cast<int>(retry([&] { return ::open(path.c_str(), flags); }));
+  fd_ = retry([&] { return ::open(path.c_str(), flags); });
   if (fd_ < 0 && errno == ENXIO) fail_kind(path, S_IFSOCK);
+  if (fd_ < 0 && errno == EACCES && is_folder(path)) fail_kind(path, S_IFDIR);  // on Windows
   if (fd_ < 0) fail_io("open", path, errno);
   struct stat info {};
   const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
@@ -101,7 +84,8 @@ InputFile::~InputFile() {
 size_t InputFile::read(char* to, size_t count) {
   size_t done = 0;
   while (done < count) {
-    const ssize_t got = retry([&] { return ::read(fd_, to + done, count - done); });
+    const size_t most = std::min(count - done, kMaxPerCall);
+    const ssize_t got = retry([&] { return ::read(fd_, to + done, most); });
     if (got < 0) fail_io("read", path_, errno);
     if (got == 0) break;
     done += static_cast<size_t>(got);
@@ -137,7 +121,7 @@ std::string read_beginning(const fs::path& path, size_t count) {
 
 OutputFile::OutputFile(const fs::path& path, Mode mode) : path_(path) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::kAppend ? O_APPEND : O_TRUNC);
-  fd_ = retry([&] { return file_calls().open(path.c_str(), flags, 0666); });
+  fd_ = retry([&] { return file_calls().open(path, flags, 0666); });
   if (fd_ < 0) fail_io("write", path, errno);
 }
 
@@ -146,8 +130,6 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::string_view bytes) {
-  // One call of write() takes at most about 2 GiB on Linux, so larger tensors need several calls.
-  constexpr size_t kMaxPerCall = size_t{1} << 30;
   while (!bytes.empty()) {
     const ssize_t put = retry(
         [&] { return file_calls().write(fd_, bytes.data(), std::min(bytes.size(), kMaxPerCall)); });
@@ -173,7 +155,12 @@ AtomicFile::AtomicFile(const fs::path& path)
     : path_(path), file_(path, open_next_to(path, temporary_)) {}
 
 AtomicFile::~AtomicFile() {
-  if (!finished_) discard(temporary_);
+  if (finished_) return;
+  try {
+    file_.close();  // Windows removes no open file
+  } catch (const Error&) {
+  }
+  discard(temporary_);
 }
 
 void AtomicFile::finish() {
@@ -203,15 +190,19 @@ fs::path target_of_leftover(const fs::path& file) {
 }
 
 void sync_directory(const fs::path& directory) {
-  const Descriptor folder(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY, "open");
+#ifndef _WIN32  // which opens no folders, and needs no such call
+  const fs::path folder = directory.empty() ? "." : directory;
+  const int fd = retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd < 0) fail_io("open", directory, errno);
+  const int error = retry([&] { return file_calls().fsync(fd); }) == 0 ? 0 : errno;
+  ::close(fd);
   // Ignores EINVAL, which some file systems return because they cannot sync a directory.
-  if (retry([&] { return file_calls().fsync(folder.get()); }) != 0 && errno != EINVAL) {
-    fail_io("write", directory, errno);
-  }
+  if (error != 0 && error != EINVAL) fail_io("write", directory, error);
+#endif
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {
-  if (file_calls().rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  if (file_calls().rename(from, to) != 0) fail_io("write", to, errno);
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
@@ -223,7 +214,7 @@ void make_directories(const fs::path& directory) {
   if (fs::path missing = directory; !missing.empty() && !path_exists(missing)) {
     if (!missing.has_filename()) missing = missing.parent_path();
     make_directories(missing.parent_path());
-    if (file_calls().mkdir(missing.c_str(), 0777) != 0 && errno != EEXIST) {
+    if (file_calls().mkdir(missing, 0777) != 0 && errno != EEXIST) {
       fail_io("create folder", directory, errno);
     }
   }
@@ -235,11 +226,11 @@ void make_directories(const fs::path& directory) {
 void remove_tree(const fs::path& path) {
   if (!is_taken(path)) return;
   if (is_link(path) || !is_folder(path)) {
-    if (file_calls().unlink(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
+    if (file_calls().unlink(path) != 0 && errno != ENOENT) fail_io("remove", path, errno);
     return;
   }
   for (const FolderEntry& entry : folder_entries(path)) remove_tree(entry.path);
-  if (file_calls().rmdir(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
+  if (file_calls().rmdir(path) != 0 && errno != ENOENT) fail_io("remove", path, errno);
 }
 
 void discard(const fs::path& path) noexcept {
@@ -251,11 +242,10 @@ void discard(const fs::path& path) noexcept {
 }
 
 int64_t free_bytes(const fs::path& path) {
-  struct statvfs info {};
-  if (::statvfs(path.empty() ? "." : path.c_str(), &info) != 0) fail_io("inspect", path, errno);
-  const auto free = static_cast<unsigned __int128>(info.f_bavail) * info.f_frsize;
-  constexpr auto kMost = std::numeric_limits<int64_t>::max();
-  return free > static_cast<unsigned __int128>(kMost) ? kMost : static_cast<int64_t>(free);
+  std::error_code error;
+  const auto free = fs::space(path.empty() ? "." : path, error).available;
+  if (error) fail_io("inspect", path, error.default_error_condition().value());
+  return static_cast<int64_t>(std::min<uintmax_t>(free, std::numeric_limits<int64_t>::max()));
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path, Access access) {

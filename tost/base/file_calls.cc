@@ -1,11 +1,8 @@
 #include "tost/base/file_calls.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdio>
+
+#include "tost/base/posix.h"
 
 namespace tost {
 namespace {
@@ -14,8 +11,8 @@ std::atomic<FileCalls*> replacement{nullptr};
 
 }  // namespace
 
-int FileCalls::open(const char* path, int flags, mode_t mode) {
-  return ::open(path, flags, mode);
+int FileCalls::open(const Path& path, int flags, mode_t mode) {
+  return ::open(path.c_str(), flags, mode);
 }
 
 ssize_t FileCalls::write(int fd, const void* bytes, size_t count) {
@@ -30,20 +27,20 @@ int FileCalls::close(int fd) {
   return ::close(fd);
 }
 
-int FileCalls::rename(const char* from, const char* to) {
-  return ::rename(from, to);
+int FileCalls::rename(const Path& from, const Path& to) {
+  return ::rename(from.c_str(), to.c_str());
 }
 
-int FileCalls::mkdir(const char* path, mode_t mode) {
-  return ::mkdir(path, mode);
+int FileCalls::mkdir(const Path& path, mode_t mode) {
+  return ::mkdir(path.c_str(), mode);
 }
 
-int FileCalls::unlink(const char* path) {
-  return ::unlink(path);
+int FileCalls::unlink(const Path& path) {
+  return ::unlink(path.c_str());
 }
 
-int FileCalls::rmdir(const char* path) {
-  return ::rmdir(path);
+int FileCalls::rmdir(const Path& path) {
+  return ::rmdir(path.c_str());
 }
 
 FileCalls& file_calls() {

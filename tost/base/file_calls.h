@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <filesystem>
 
 namespace tost {
 
@@ -11,14 +12,15 @@ namespace tost {
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
-  virtual int open(const char* path, int flags, mode_t mode);
+  using Path = std::filesystem::path;
+  virtual int open(const Path& path, int flags, mode_t mode);
   virtual ssize_t write(int fd, const void* bytes, size_t count);
   virtual int fsync(int fd);
   virtual int close(int fd);
-  virtual int rename(const char* from, const char* to);
-  virtual int mkdir(const char* path, mode_t mode);
-  virtual int unlink(const char* path);
-  virtual int rmdir(const char* path);
+  virtual int rename(const Path& from, const Path& to);
+  virtual int mkdir(const Path& path, mode_t mode);
+  virtual int unlink(const Path& path);
+  virtual int rmdir(const Path& path);
 };
 
 FileCalls& file_calls();

@@ -1,16 +1,12 @@
 #include "tost/base/folder_lock.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <charconv>
 #include <string>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 
 namespace tost {
 namespace {
@@ -18,7 +14,7 @@ namespace {
 // The lock's holder as " (pid 123)", or "" if the file does not name a holder.
 std::string holder(int fd) {
   char text[16];
-  const ssize_t size = ::pread(fd, text, sizeof text, 0);
+  const ssize_t size = ::read(fd, text, sizeof text);
   int64_t number = 0;
   if (size <= 0 || std::from_chars(text, text + size, number).ec != std::errc() || number <= 0) {
     return "";
@@ -29,7 +25,7 @@ std::string holder(int fd) {
 // Writes the process number, and ignores failures, because only messages use the number.
 void write_holder(int fd) {
   const std::string text = cat(::getpid(), "\n");
-  if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
+  if (::ftruncate(fd, 0) == 0) (void)!::write(fd, text.data(), text.size());
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 #include "tost/base/machine.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +9,8 @@
 #include <thread>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -55,6 +54,11 @@ void check_threads(int64_t threads) {
              ".");
 }
 
+#ifndef _WIN32
+std::filesystem::path program_file() {
+  return canonical_path("/proc/self/exe");
+}
+
 int64_t resident_bytes() {
   int64_t size = 0, resident = 0;
   std::ifstream file("/proc/self/statm");
@@ -66,6 +70,7 @@ int64_t peak_resident_bytes() {
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t(usage.ru_maxrss) * 1024 : 0;
 }
+#endif
 
 namespace {
 

@@ -21,6 +21,8 @@ int64_t core_count();
 // Throws a usage Error for a negative number of threads, or more than sixteen threads per core.
 void check_threads(int64_t threads);
 
+std::filesystem::path program_file();  // that is running
+
 int64_t resident_bytes();       // now; 0 where it cannot be read
 int64_t peak_resident_bytes();  // highest so far; 0 where it cannot be read
 

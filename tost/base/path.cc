@@ -1,19 +1,20 @@
 #include "tost/base/path.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
 
 #include "tost/base/error.h"
+#include "tost/base/posix.h"
 
 namespace tost {
 namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail_path(const char* verb, const fs::path& path, const std::error_code& error) {
-  fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error.value()), ".");
+  fail_data("Cannot ", verb, " '", path.string(),
+            "': ", system_reason(error.default_error_condition().value()), ".");
 }
 
 fs::file_status status_of(const fs::path& path) {

@@ -1,6 +1,4 @@
 // tost generate: writes text by a language model, streamed to stdout.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
@@ -10,6 +8,7 @@
 #include "tost/base/file.h"
 #include "tost/base/machine.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/options.h"

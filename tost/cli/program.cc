@@ -1,11 +1,6 @@
 #include "tost/cli/program.h"
 
-#include <malloc.h>
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +13,7 @@
 #include "tost/base/error.h"
 #include "tost/base/machine.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 #include "tost/cli/options.h"
 #include "tost/io/parse_json.h"
@@ -93,6 +89,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
 void build_commands(CLI::App& app) {
   app.set_version_flag("--version", "tost " TOST_VERSION);
   app.require_subcommand(1);
+  app.allow_windows_style_options(false);  // where a path may begin with /
   app.get_formatter()->column_width(34);
   parts.add_commands(app);
   check_flag_values(app);
@@ -191,9 +188,8 @@ const std::atomic<bool>* stop_flag() {
   static const bool installed = [] {
     std::signal(SIGINT, on_stop_signal);
     std::signal(SIGTERM, on_stop_signal);
-    struct sigaction hang_up {};
-    ::sigaction(SIGHUP, nullptr, &hang_up);
-    if (hang_up.sa_handler != SIG_IGN) std::signal(SIGHUP, on_hang_up);  // as it is under nohup
+    const auto before = std::signal(SIGHUP, on_hang_up);
+    if (before == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as it is under nohup
     return true;
   }();
   (void)installed;

@@ -1,6 +1,4 @@
 // tost serve: serves models over HTTP, with a page for browsers.
-#include <sys/resource.h>
-
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -9,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"

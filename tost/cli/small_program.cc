@@ -1,11 +1,10 @@
 // The program without torch: what the engine can run starts at once. Everything else is left to the
 // full program.
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"

@@ -1,12 +1,11 @@
 #include "tost/cli/terminal.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "tost/base/posix.h"
 
 namespace tost {
 namespace {

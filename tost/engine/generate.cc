@@ -5,11 +5,8 @@
 #include <map>
 #include <utility>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include "tost/base/error.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 #include "tost/engine/text_writer.h"
 
@@ -105,9 +102,7 @@ class Generation {
     result_.stats.prefill_s = seconds_since(begin);
     if (count > kPieceTokens) {  // memory for cutting and reading it is returned at once
       prompts = {};
-#ifdef __GLIBC__
       malloc_trim(0);
-#endif
     }
     return logits;
   }

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/machine.h"
 #include "tost/base/path.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
@@ -43,7 +44,7 @@ ShippedModel shipped_model(const fs::path& folder, const json& card) {
 
 fs::path shipped_folder() {
   if (const char* set = std::getenv("TOST_MODELS"); set != nullptr && *set != '\0') return set;
-  const fs::path program = canonical_path("/proc/self/exe").parent_path();
+  const fs::path program = program_file().parent_path();
   for (const fs::path& folder : {program / "models", program.parent_path() / "share/tost/models"}) {
     if (path_exists(folder / kCardsFile)) return folder;
   }

@@ -234,8 +234,8 @@ class Gpt2Files : public ::testing::Test {
     std::ofstream(dir_.path() / name, std::ios::binary) << bytes;
     return (dir_.path() / name).string();
   }
-  std::string refused(const std::string& path) const {
-    const std::string message = refusal([&] { load_gpt2_tokenizer(path); });
+  std::string refused(const std::filesystem::path& path) const {
+    const std::string message = refusal([&] { load_gpt2_tokenizer(path.string()); });
     expect_part(message, dir_.path().string());
     return message;
   }

@@ -46,11 +46,13 @@ class TokenFiles : public ::testing::Test {
 };
 
 TEST_F(TokenFiles, ReadsBothFormats) {
-  const TokenFile raw(write(words16({5, 65535, 0})));
-  EXPECT_EQ(raw.format(), TokenFormat::kNanoGpt);
-  ASSERT_EQ(raw.size(), 3);
-  EXPECT_EQ(raw.ids()[1], 65535);
-  EXPECT_EQ(raw.largest(), 65535);
+  {
+    const TokenFile raw(write(words16({5, 65535, 0})));
+    EXPECT_EQ(raw.format(), TokenFormat::kNanoGpt);
+    ASSERT_EQ(raw.size(), 3);
+    EXPECT_EQ(raw.ids()[1], 65535);
+    EXPECT_EQ(raw.largest(), 65535);
+  }
   const TokenFile llmc(write(header(20240520, 1, 2) + words16({7, 8})));
   EXPECT_EQ(llmc.format(), TokenFormat::kLlmC);
   ASSERT_EQ(llmc.size(), 2);

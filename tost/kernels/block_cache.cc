@@ -1,13 +1,11 @@
 #include "tost/kernels/block_cache.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <fstream>
+#include <new>
+
+#include "tost/base/posix.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -20,9 +18,10 @@ namespace tost {
 namespace {
 
 constexpr size_t kHeader = 64;
+constexpr std::align_val_t kAlignment{64};
 constexpr size_t kMinCached = 128 << 10;
-#ifdef __EMSCRIPTEN__
-constexpr size_t kHugePage = SIZE_MAX;  // a browser has none
+#if defined(__EMSCRIPTEN__) || defined(_WIN32)
+constexpr size_t kHugePage = SIZE_MAX;  // a browser has none; Windows frees no part of a mapping
 #else
 constexpr size_t kHugePage = 2 << 20;
 #endif
@@ -40,11 +39,10 @@ size_t class_bytes(int size_class) {
 }
 
 void* system_allocate(size_t bytes) {
-  void* p = nullptr;
-  if (bytes < kHugePage) return posix_memalign(&p, 64, bytes) == 0 ? p : nullptr;
+  if (bytes < kHugePage) return ::operator new(bytes, kAlignment, std::nothrow);
   // Maps one huge page more than needed, then unmaps both ends.
   const size_t room = bytes + kHugePage;
-  p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   char* base = static_cast<char*>(p);
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(base) % kHugePage) % kHugePage;
@@ -58,7 +56,7 @@ void* system_allocate(size_t bytes) {
 
 void system_release(void* base, size_t bytes) {
   if (bytes < kHugePage) {
-    std::free(base);
+    ::operator delete(base, kAlignment);
     return;
   }
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -139,7 +137,7 @@ void BlockCache::release(void* data) noexcept {
   Block* block = Block::of(data);
   count_in_use(-static_cast<int64_t>(block->requested));
   if (block->size_class == kUncached) {
-    std::free(block);
+    ::operator delete(block, kAlignment);
     return;
   }
   const auto capacity = static_cast<int64_t>(class_bytes(block->size_class));

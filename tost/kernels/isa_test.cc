@@ -46,7 +46,11 @@ TEST(Isa, AWrongNameIsAnErrorThatListsTheRightOnes) {
 
 // In a fresh process: the variable is read once.
 void exit_with_isa_of_environment(const char* value) {
+#ifdef _WIN32
+  _putenv_s("TOST_ISA", value);
+#else
   setenv("TOST_ISA", value, 1);
+#endif
   try {
     std::fputs(current_isa().c_str(), stderr);
     std::exit(0);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "tost/kernels/row_test_util.h"
@@ -218,7 +219,7 @@ TEST_F(RowOps, ARowDoesNotDependOnItsNeighbours) {
 
 double gelu(double x, Activation activation) {
   if (activation == Activation::kGelu) return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
-  return x * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x * 0.5 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
 TEST_F(RowOps, GeluStaysBelowItsPromisedErrors) {

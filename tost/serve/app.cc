@@ -1,13 +1,12 @@
 #include "tost/serve/app.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <sstream>
 
 #include "tost/base/machine.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"

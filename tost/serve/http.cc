@@ -1,8 +1,6 @@
 // The listener: accepts connections, makes room for them, and ends.
 #include "tost/serve/http.h"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <thread>
 
@@ -76,13 +74,14 @@ net::awaitable<void> HttpCore::accept(std::shared_ptr<void>) {
           co_await acceptor.async_accept(strands[next_strand++ % strands.size()], kResult);
       if (error == net::error::operation_aborted) break;
       failed = bool(error);  // no descriptors, or a client that disconnected already
+      if (!failed) socket.non_blocking(true, error);
       if (failed) {
         make_room(idle);
       } else if (count >= limits.connections && !make_room(idle)) {
         static constexpr char kFull[] =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
             "Connection: close\r\n\r\n";
-        ::send(socket.native_handle(), kFull, sizeof kFull - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        socket.send(net::buffer(kFull, sizeof kFull - 1), 0, error);
       } else {
         socket.set_option(tcp::no_delay(true), error);
         start_connection(*this, std::move(socket));

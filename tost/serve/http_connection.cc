@@ -1,6 +1,4 @@
 // The connection of one client: reads requests within limits, calls the handler, writes answers.
-#include <sys/socket.h>
-
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -8,7 +6,6 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <cerrno>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -337,15 +334,15 @@ class Connection : public Waiting, public std::enable_shared_from_this<Connectio
 
   // Waits until the client closes the connection or sends the next request.
   net::awaitable<void> watch(std::shared_ptr<Answer> exchange) {
-    ssize_t count = -1;
+    error_code error;
     // Repeats the wait, because bytes that were read before may end it too early.
     do {
-      const auto [error] = co_await stream_.socket().async_wait(tcp::socket::wait_read, kResult);
-      if (error) co_return;
+      const auto [ended] = co_await stream_.socket().async_wait(tcp::socket::wait_read, kResult);
+      if (ended) co_return;
       char byte;
-      count = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    } while (count < 0 && (errno == EAGAIN || errno == EINTR));
-    if (count <= 0) {
+      stream_.socket().receive(net::buffer(&byte, 1), tcp::socket::message_peek, error);
+    } while (error == net::error::would_block || error == net::error::interrupted);
+    if (error) {
       exchange->leave();
       co_return;
     }

@@ -1,14 +1,12 @@
 #include "tost/serve/metrics.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/posix.h"
 
 namespace tost {
 namespace {

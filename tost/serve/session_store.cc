@@ -1,8 +1,5 @@
 #include "tost/serve/session_store.h"
 
-#include <malloc.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <ctime>
 #include <random>
@@ -10,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/io/safe_text.h"
 #include "tost/serve/fields.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "tost/kernels/row_test_util.h"
@@ -70,7 +71,7 @@ struct Case {
 
 double gelu(double x, Activation activation = Activation::kGelu) {
   if (activation == Activation::kGelu) return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
-  return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
 class TileRows : public ::testing::Test {
