@@ -144,10 +144,11 @@ HWY_NOINLINE void turn(int64_t m, int64_t n, const float* HWY_RESTRICT from,
   }
 }
 
-// to [tokens, n], which may be from: row i is by[i] times that of from.
-HWY_NOINLINE void scale_rows(int64_t n, const float* by, const float* from, float* to) {
+// Row i of `to`, which may be `from`, is sign by[i] times that of `from`.
+HWY_NOINLINE void scale_rows(int64_t n, const float* by, const float* from, float* to,
+                             float sign = 1) {
   for (int64_t i = 0; i < kBlock; ++i) {
-    for (int64_t j = 0; j < n; ++j) to[i * n + j] = by[i] * from[i * n + j];
+    for (int64_t j = 0; j < n; ++j) to[i * n + j] = sign * by[i] * from[i * n + j];
   }
 }
 
@@ -198,8 +199,7 @@ class DeltaHead {
       load_rows(a.v, t, 1, a.values, values, 1.0f, b.v);
       const float decay = decay_of(t), beta = *row<const float>(a.beta, t);
       float *HWY_RESTRICT u = b.u, *HWY_RESTRICT o = b.o;
-      std::fill_n(u, values, 0.0f);
-      std::fill_n(o, values, 0.0f);
+      for (float* x : {b.u, b.o}) std::fill_n(x, values, 0.0f);
       for (int64_t i = 0; i < a.keys; ++i) {
         const float* HWY_RESTRICT s = state + i * a.values;
         for (int64_t j = 0; j < a.values; ++j) u[j] += b.k[i] * s[j];
@@ -261,6 +261,7 @@ class DeltaHead {
       over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
         hn::Store(hn::Mul(hn::Set(d, scale), load_part<partial>(p + i, lanes)), d,
                   to + t * wide + i);
+        __builtin_prefetch(p + i + ahead * x.token_stride, /*write=*/0, /*locality=*/2);
       });
     }
   }
@@ -272,6 +273,7 @@ class DeltaHead {
       over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
         store_part<partial>(hn::Mul(hn::Set(d, scale), hn::Load(d, from + t * wide + i)), p + i,
                             lanes);
+        __builtin_prefetch(p + i + ahead * x.token_stride, /*write=*/1, /*locality=*/2);
       });
     }
   }
@@ -307,14 +309,12 @@ class DeltaHead {
     turn(kBlock, keys, b.k, b.turned_k);
     product(kBlock, kBlock, keys, {b.k, keys, 1}, b.turned_k, b.overlap);
     product(kBlock, kBlock, keys, {b.q, keys, 1}, b.turned_k, b.seen);
-    for (int64_t i = 0; i < kBlock * kBlock; ++i) {
-      b.overlap[i] *= b.decays[i];
-      b.seen[i] *= b.decays[i];
+    for (float* x : {b.overlap, b.seen}) {
+      for (int64_t i = 0; i < kBlock * kBlock; ++i) x[i] *= b.decays[i];
     }
+    scale_rows(keys, b.decay, b.k, b.late, -1);
+    product(kBlock, values, keys, {b.late, keys, 1}, state, b.e, 1, b.v);
     scale_rows(keys, b.decays + (kBlock - 1) * kBlock, b.k, b.late);
-    product(kBlock, values, keys, {b.k, keys, 1}, state, b.e);
-    scale_rows(values, b.decay, b.e, b.e);
-    for (int64_t i = 0; i < kBlock * values; ++i) b.e[i] = b.v[i] - b.e[i];
     if constexpr (kOut) product(kBlock, values, keys, {b.q, keys, 1}, state, b.o);
     if constexpr (kOut) scale_rows(values, b.decay, b.o, b.o);
     solve<kOut>(b, false, b.e, b.u);
@@ -391,8 +391,7 @@ class DeltaHead {
     turn(kBlock, kBlock, m, turned_m);
     // Scales g, y and u to d_i g_i, -d_i y_i and D_(last)j u_j.
     scale_rows(values, b.decay, g, g);
-    scale_rows(values, b.decay, y, y);
-    for (int64_t i = 0; i < kBlock * values; ++i) y[i] = -y[i];
+    scale_rows(values, b.decay, y, y, -1);
     scale_rows(values, b.decays + (kBlock - 1) * kBlock, b.u, b.u);
     turn(kBlock, values, g, turned_g);
     turn(kBlock, values, y, turned_y);
@@ -423,6 +422,7 @@ class DeltaHead {
   const DeltaArgs& a;
   const int64_t index;  // of the head among those of all samples
   const int64_t keys = whole_blocks(a.keys), values = whole_blocks(a.values);
+  const int64_t ahead = a.grad_o.data != nullptr ? -kDeltaChunk : kBlock;  // rows to prefetch
   Arena arena;
 };
 
