@@ -210,6 +210,7 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   const Range range{std::min(outputs, units * thread / threads * kOutputUnit),
                     std::min(outputs, units * (thread + 1) / threads * kOutputUnit)};
   kernels::FewRowsArgs a;
+  a.rows = rows;
   a.inputs = weight.inputs;
   a.outputs = outputs;
   a.type = weight.type;
@@ -224,30 +225,8 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
     kernels::prepare_few_rows(weight.type, x, rows, weight.inputs, prepared);
     a.prepared = prepared;
   }
-  multiply_rows(a, rows, range);
+  kernels::linear_few_rows_part(a, range.begin, range.end);
   return range;
-}
-
-void LanguageStep::multiply_rows(kernels::FewRowsArgs a, int64_t rows, Range range) const {
-  constexpr int64_t kCachedBytes = 64 << 10;
-  const int64_t prepared = kernels::prepared_stride(a.type, a.inputs);
-  const int64_t width = a.type == WeightType::kFloat32    ? 4 * a.inputs
-                        : a.type == WeightType::kBfloat16 ? 2 * a.inputs
-                                                          : a.inputs;
-  const int64_t at_once = rows <= kMostFewRows
-                              ? std::max<int64_t>(1, range.end - range.begin)
-                              : std::max(kOutputUnit, kCachedBytes / std::max<int64_t>(1, width));
-  for (int64_t o = range.begin; o < range.end; o += at_once) {
-    auto few = a;
-    for (int64_t r = 0; r < rows; r += few.rows) {
-      few.rows = std::min(kMostFewRows, rows - r);
-      few.cached = r > 0;
-      if (a.x != nullptr) few.x = a.x + r * a.inputs;
-      if (prepared > 0) few.prepared = static_cast<const char*>(a.prepared) + r * prepared;
-      few.y = a.y + r * a.outputs;
-      kernels::linear_few_rows_part(few, o, std::min(range.end, o + at_once));
-    }
-  }
 }
 
 void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int thread,
@@ -386,6 +365,7 @@ void LanguageStep::softmax(const Stage& stage, int thread, int threads) {
 void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
   const auto& table = weights_.table;
   kernels::FewRowsArgs a;
+  a.rows = count;
   a.inputs = table.inputs;
   a.outputs = table.outputs();
   a.type = table.type;
@@ -394,7 +374,7 @@ void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
   a.scales = table.scales.data<void>();
   a.y = logits;
   parallel_tasks(divide_up(a.outputs, kOutputUnit), [&](int64_t begin, int64_t end) {
-    multiply_rows(a, count, {begin * kOutputUnit, std::min(a.outputs, end * kOutputUnit)});
+    kernels::linear_few_rows_part(a, begin * kOutputUnit, std::min(a.outputs, end * kOutputUnit));
   });
 }
 

@@ -54,9 +54,6 @@ class LanguageStep {
   void work(const Stage& stage, int thread, int threads);
   void norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
                  float* y) const;
-  // Multiplies a few rows at a time, so that weights stay in the cache; a row's sums do not depend
-  // on other rows.
-  void multiply_rows(kernels::FewRowsArgs args, int64_t rows, Range range) const;
   // Computes this thread's outputs and returns their range; with gamma, adds them to y.
   Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
                  const Array* gamma, int thread, int threads);

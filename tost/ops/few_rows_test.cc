@@ -45,43 +45,9 @@ TEST(FewRows, AgreesWithLinearOnEveryInstructionSet) {
   kernels::force_isa("auto");
 }
 
-// Whether weights come from memory or from a cache decides the order of the work, not a bit.
-TEST(FewRows, CachedWeightsGiveTheSameBits) {
-  torch::manual_seed(4);
-  for (const auto& isa : kernels::supported_isas()) {
-    kernels::force_isa(isa);
-    for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kChar}) {
-      for (const auto& [inputs, outputs] :
-           {std::pair<int64_t, int64_t>{1, 1}, {63, 4}, {64, 9}, {129, 131}, {768, 31}}) {
-        const auto x = torch::randn({4, inputs});
-        const auto weight = torch::randn({outputs, inputs}).mul(40).to(dtype);
-        const auto bias_type = dtype == torch::kChar ? torch::kFloat : dtype;
-        const auto bias = torch::randn({outputs}).to(bias_type), scales = torch::rand({outputs});
-        torch::Tensor y[2];
-        for (const bool cached : {false, true}) {
-          y[cached] = torch::zeros({4, outputs});
-          kernels::FewRowsArgs a{.rows = 4, .inputs = inputs, .outputs = outputs};
-          a.type = dtype == torch::kChar    ? kernels::WeightType::kInt8
-                   : dtype == torch::kFloat ? kernels::WeightType::kFloat32
-                                            : kernels::WeightType::kBfloat16;
-          a.x = x.const_data_ptr<float>();
-          a.weight = weight.const_data_ptr();
-          a.scales = scales.const_data_ptr();
-          a.bias = bias.const_data_ptr();
-          a.y = y[cached].mutable_data_ptr<float>();
-          a.cached = cached;
-          kernels::linear_few_rows_part(a, 0, outputs);
-        }
-        EXPECT_TRUE(torch::equal(y[0], y[1])) << isa << " " << dtype << " " << inputs;
-      }
-    }
-  }
-  kernels::force_isa("auto");
-}
-
-// y of a weight in integers, in the order in which step_rows() puts them.
-torch::Tensor integer_product(const torch::Tensor& x, const QuantizedWeight& weight,
-                              const torch::Tensor& bias) {
+// y of a weight, integers in the order in which step_rows() puts them.
+torch::Tensor product_of(const torch::Tensor& x, const QuantizedWeight& weight,
+                         const torch::Tensor& bias) {
   const int64_t rows = x.size(0);
   auto y = torch::empty({rows, weight.values.size(0)});
   kernels::FewRowsArgs args{.rows = rows, .inputs = weight.inputs, .outputs = y.size(1)};
@@ -118,7 +84,7 @@ TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
         // `share`: of the largest input, by which each input may be off.
         const auto check = [&](const QuantizedWeight& packed, const QuantizedWeight& plain,
                                double share) {
-          const auto found = integer_product(x, packed, bias).to(torch::kDouble);
+          const auto found = product_of(x, packed, bias).to(torch::kDouble);
           const auto w = tensor_of(dequantize(plain)).to(torch::kDouble),
                      wide = x.to(torch::kDouble);
           const auto exact =
@@ -138,6 +104,35 @@ TEST(FewRows, IntegerWeightsGiveTheDequantisedProduct) {
   kernels::force_isa("auto");
 }
 
+// Tiles of rows add what single rows add, in the same order.
+TEST(FewRows, RowsHaveTheSameBitsInAnyCompany) {
+  torch::manual_seed(4);
+  using Type = kernels::WeightType;
+  const auto stored = [](const torch::Tensor& weight, Type type) {
+    if (type == Type::kInt8) return quantize_int8(array_of(weight));
+    if (type == Type::kInt4) return step_rows(quantize_int4(array_of(weight)));
+    const auto dtype = type == Type::kBfloat16 ? torch::kBFloat16 : torch::kFloat;
+    return QuantizedWeight{type, array_of(weight.to(dtype)), {}, weight.size(1)};
+  };
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    for (const auto type : {Type::kFloat32, Type::kBfloat16, Type::kInt8, Type::kInt4}) {
+      for (const auto& [inputs, outputs] :
+           {std::pair<int64_t, int64_t>{1, 1}, {63, 4}, {129, 131}, {1600, 25}}) {
+        const auto weight = stored(torch::randn({outputs, inputs}), type);
+        const auto x = torch::randn({39, inputs}), all = product_of(x, weight, {});
+        EXPECT_EQ(product_of(x.slice(0, 0, 0), weight, {}).numel(), 0);
+        for (const int64_t row : {0, 7, 35, 38}) {
+          const auto alone = product_of(x.slice(0, row, row + 1), weight, {});
+          EXPECT_TRUE(torch::equal(all.slice(0, row, row + 1), alone))
+              << isa << " " << int(type) << " " << inputs;
+        }
+      }
+    }
+  }
+  kernels::force_isa("auto");
+}
+
 TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
   const torch::NoGradGuard no_grad;
   for (const auto& isa : kernels::supported_isas()) {
@@ -146,7 +141,7 @@ TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
     for (const double value : {double(NAN), double(INFINITY), -double(INFINITY)}) {
       auto x = torch::zeros({2, 100});
       x[1][77] = value;
-      const auto y = integer_product(x, weight, {});
+      const auto y = product_of(x, weight, {});
       EXPECT_TRUE(y[0].eq(0).all().item<bool>()) << isa;
       EXPECT_FALSE(y[1].isfinite().any().item<bool>()) << isa << " " << value;
     }
@@ -156,19 +151,19 @@ TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
 
 TEST(FewRows, PartsAddToThePreviousValues) {
   const torch::NoGradGuard no_grad;
-  const auto x = torch::randn({2, 40}), weight = torch::randn({9, 40}), gamma = torch::randn({9});
-  auto y = torch::randn({2, 9});
+  const auto x = torch::randn({7, 40}), weight = torch::randn({9, 40}), gamma = torch::randn({9});
+  auto y = torch::randn({7, 9});
   const auto wanted = y + gamma * torch::linear(x, weight);
   kernels::FewRowsArgs args;
-  args.rows = 2;
+  args.rows = 7;
   args.inputs = 40;
   args.outputs = 9;
   args.x = x.const_data_ptr<float>();
   args.weight = weight.const_data_ptr();
   args.gamma = gamma.const_data_ptr<float>();
   args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows_part(args, 0, 4);
-  kernels::linear_few_rows_part(args, 4, 9);
+  kernels::linear_few_rows_part(args, 0, 7);
+  kernels::linear_few_rows_part(args, 7, 9);
   EXPECT_TRUE(torch::allclose(y, wanted, 1e-5, 1e-5));
 }
 

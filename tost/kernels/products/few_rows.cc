@@ -85,49 +85,54 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
 }
 
-// The number of outputs that are computed together if weights are in a cache; 1 if more are not
-// faster. The sums for kMostFewRows rows and three outputs, and their inputs, fill 32 registers.
-constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
+// The outputs of a tile, whose sums for kMostFewRows rows, and their inputs, fill the registers.
+constexpr int kTileOutputs = hn::MaxLanes(Wide()) == 16 || HWY_TARGET == HWY_NEON ? 6 : 3;
+constexpr int64_t kBlock = 768;  // inputs whose tile stays in the L1 cache
 
-// Computes dot_products() of adjacent outputs, bit for bit; each loaded vector serves several sums.
-template <class T, int kRows, int kOutputs>
-HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
-                               float (&sums)[kOutputs][kRows]) {
-  constexpr int kPart = kSums / 2;
+// Computes dot_products() of adjacent outputs, bit for bit, one of kSums sums at a time; each
+// loaded vector serves several sums. Prefetches `next` into the L2 cache, `step` bytes at a time.
+template <class T>
+HWY_NOINLINE void tile_products(const float* x, int64_t inputs, const T* w, const char*& next,
+                                int64_t step, float (&sums)[kTileOutputs][kMostFewRows]) {
+  constexpr int kRows = kMostFewRows, kCount = kTileOutputs * kRows;
+  constexpr int64_t kLanes = hn::MaxLanes(Wide()), kStep = kSums * kLanes;
   const Wide d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = kSums * lanes;
-  hn::Vec<Wide> all[kOutputs][kRows];
-  for (int part = 0; part < kSums; part += kPart) {
-    hn::Vec<Wide> total[kOutputs][kRows][kPart];
-    for (auto& output : total) {
-      for (auto& row : output) row[0] = row[1] = hn::Zero(d);
-    }
-    for (int64_t i = part * lanes; i + (kSums - part) * lanes <= inputs; i += step) {
-      for (int u = 0; u < kPart; ++u) {
-        hn::Vec<Wide> v[kOutputs];
-        for (int o = 0; o < kOutputs; ++o) v[o] = load_weights(w + o * inputs + i + u * lanes);
+  HWY_ALIGN float parts[kSums][kCount][kLanes];
+  const int64_t whole = inputs / kStep * kStep;
+  int64_t begin = 0;
+  do {
+    const int64_t end = std::min(whole, begin + kBlock);
+    for (int u = 0; u < kSums; ++u) {
+      hn::Vec<Wide> sum[kCount], v[kTileOutputs];
+#pragma GCC unroll 24
+      for (int s = 0; s < kCount; ++s) {
+        sum[s] = begin == 0 ? hn::Zero(d) : hn::Load(d, parts[u][s]);
+      }
+      for (int64_t i = begin + u * kLanes; i < end; i += kStep, next += step) {
+        __builtin_prefetch(next, 0, 2);
+#pragma GCC unroll 6
+        for (int o = 0; o < kTileOutputs; ++o) v[o] = load_weights(w + o * inputs + i);
+#pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
-          const auto input = hn::LoadU(d, x + r * inputs + i + u * lanes);
-          for (int o = 0; o < kOutputs; ++o)
-            total[o][r][u] = hn::MulAdd(input, v[o], total[o][r][u]);
+          const auto input = hn::LoadU(d, x + r * inputs + i);
+#pragma GCC unroll 6
+          for (int o = 0; o < kTileOutputs; ++o) {
+            sum[o * kRows + r] = hn::MulAdd(input, v[o], sum[o * kRows + r]);
+          }
         }
       }
+#pragma GCC unroll 24
+      for (int s = 0; s < kCount; ++s) hn::Store(sum[s], d, parts[u][s]);
     }
-    for (int o = 0; o < kOutputs; ++o) {
-      for (int r = 0; r < kRows; ++r) {
-        const auto pair = hn::Add(total[o][r][0], total[o][r][1]);
-        all[o][r] = part == 0 ? pair : hn::Add(all[o][r], pair);
-      }
-    }
-  }
-  for (int o = 0; o < kOutputs; ++o) {
-    for (int r = 0; r < kRows; ++r) {
-      float sum = sum_lanes(d, all[o][r]);
-      for (int64_t j = inputs / step * step; j < inputs; ++j) {
-        sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
-      }
-      sums[o][r] = sum;
-    }
+    begin += kBlock;
+  } while (begin < whole);
+#pragma GCC unroll 24
+  for (int s = 0; s < kCount; ++s) {
+    const auto part = [&](int u) TOST_INLINE { return hn::Load(d, parts[u][s]); };
+    float sum = sum_lanes(d, hn::Add(hn::Add(part(0), part(1)), hn::Add(part(2), part(3))));
+    const int64_t o = s / kRows, r = s % kRows;
+    for (int64_t j = whole; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
+    sums[o][r] = sum;
   }
 }
 
@@ -282,74 +287,92 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 
 // ---- Outputs ----
 
-// Writes y of output o from the sums.
-template <class Bias, int kRows>
-HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
+template <WeightType kType>
+using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
+                                  std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
+
+// Writes y of output o from the sums of rows, from the row `first` on.
+template <WeightType kType, int kRows>
+HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, const float (&sums)[kRows], int first = 0) {
+  using Bias = std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>;
   const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;
-  for (int r = 0; r < kRows; ++r) {
+  const float scale = kType == WeightType::kInt8 ? static_cast<const float*>(a.scales)[o] : 1.0f;
+  for (int r = first; r < kRows; ++r) {
     const float value = sums[r] * scale + bias;
     float& y = a.y[r * a.outputs + o];
     y = a.gamma != nullptr ? y + a.gamma[o] * value : value;
   }
 }
 
-template <WeightType kType>
-using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
-                                  std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
-
-// Computes whole blocks of outputs; returns the first output that is not computed.
-template <WeightType kType, int kRows>
-int64_t run_blocks(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  using T = Stored<kType>;
-  int64_t o = begin;
-  for (; o + kCachedOutputs <= end; o += kCachedOutputs) {
-    float sums[kCachedOutputs][kRows];
-    block_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
-    for (int k = 0; k < kCachedOutputs; ++k) {
-      if constexpr (kType == WeightType::kInt8) {
-        finish<float>(a, o + k, static_cast<const float*>(a.scales)[o + k], sums[k]);
-      } else {
-        finish<T>(a, o + k, 1, sums[k]);
-      }
-    }
-  }
-  return o;
+// Returns the arguments for the rows from `row` on.
+HWY_INLINE FewRowsArgs rows_from(FewRowsArgs a, int64_t row) {
+  a.rows = std::min(kMostFewRows, a.rows - row);
+  if (a.x != nullptr) a.x += row * a.inputs;
+  a.prepared = static_cast<const char*>(a.prepared) + row * prepared_stride(a.type, a.inputs);
+  a.y += row * a.outputs;
+  return a;
 }
 
 template <WeightType kType, int kRows>
 void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  if constexpr (kCachedOutputs > 1 && kRows == kMostFewRows && kType != WeightType::kInt4) {
-    if (a.cached) begin = run_blocks<kType, kRows>(a, begin, end);
-  }
   for (int64_t o = begin; o < end; ++o) {
     float sums[kRows];
-    if constexpr (kType == WeightType::kInt8) {
-      dot_products(a.x, a.inputs, static_cast<const int8_t*>(a.weight) + o * a.inputs, sums);
-      finish<float>(a, o, static_cast<const float*>(a.scales)[o], sums);
-    } else if constexpr (kType == WeightType::kInt4) {
+    if constexpr (kType == WeightType::kInt4) {
       int4_products(a.prepared, int4_groups(a.inputs),
                     static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
                     static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
-      finish<float>(a, o, 1, sums);
     } else {
-      using T = Stored<kType>;
-      dot_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
-      finish<T>(a, o, 1, sums);
+      dot_products(a.x, a.inputs, static_cast<const Stored<kType>*>(a.weight) + o * a.inputs, sums);
+    }
+    finish<kType>(a, o, sums);
+  }
+}
+
+// Computes whole tiles of more than kMostFewRows rows; returns the first output that is left.
+template <WeightType kType>
+int64_t run_tiles(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  using T = Stored<kType>;
+  constexpr int64_t kBytes = kTileOutputs * sizeof(T);  // of an input
+  const int64_t step = kBytes * hn::MaxLanes(Wide()) * kMostFewRows / a.rows;
+  for (; begin + kTileOutputs <= end; begin += kTileOutputs) {
+    const T* w = static_cast<const T*>(a.weight) + begin * a.inputs;
+    const char* next = reinterpret_cast<const char*>(w) + kBytes * a.inputs;
+    for (int64_t row = 0; row < a.rows; row += kMostFewRows) {
+      // The last tile has some rows of the tile before.
+      const int64_t first = std::min(row, a.rows - kMostFewRows);
+      const FewRowsArgs few = rows_from(a, first);
+      float sums[kTileOutputs][kMostFewRows];
+      tile_products(few.x, a.inputs, w, next, step, sums);
+      for (int o = 0; o < kTileOutputs; ++o) {
+        finish<kType>(few, begin + o, sums[o], static_cast<int>(row - first));
+      }
     }
   }
+  return begin;
 }
 
 template <WeightType kType>
 void run(const FewRowsArgs& a, int64_t begin, int64_t end) {
   switch (a.rows) {
+    case 0:
+      return;
     case 1:
       return run_rows<kType, 1>(a, begin, end);
     case 2:
       return run_rows<kType, 2>(a, begin, end);
     case 3:
       return run_rows<kType, 3>(a, begin, end);
-    default:
+    case 4:
       return run_rows<kType, 4>(a, begin, end);
+    default:
+      break;
+  }
+  if constexpr (kType != WeightType::kInt4) begin = run_tiles<kType>(a, begin, end);
+  constexpr int64_t kAtOnce = 16;  // outputs whose weights stay in a cache
+  for (; begin < end; begin += kAtOnce) {
+    for (int64_t row = 0; row < a.rows; row += kMostFewRows) {
+      run<kType>(rows_from(a, row), begin, std::min(end, begin + kAtOnce));
+    }
   }
 }
 

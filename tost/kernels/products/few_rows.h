@@ -33,7 +33,7 @@ inline constexpr Int4Position int4_position(int64_t input) {
 }
 
 struct FewRowsArgs {
-  int64_t rows = 0;     // of x and y, 1 to kMostFewRows
+  int64_t rows = 0;     // of x and y
   int64_t inputs = 0;   // >= 0
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
@@ -48,12 +48,11 @@ struct FewRowsArgs {
   // gamma [outputs] or null; with gamma the product is y += gamma * (x Wᵀ + b).
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
-  // Set if the weights were just read for other rows and are in a cache. Changes no bit.
-  bool cached = false;
 };
 
-// Adds in float32, in an order that depends only on `inputs` and the instruction set. Does not
-// allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
+// Adds in float32, in an order that depends only on `inputs` and the instruction set, so a row has
+// the same bits among any others. Does not allocate. Throws only a usage Error for a wrong TOST_ISA
+// (isa.h).
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 
 // Computes only outputs begin to end - 1, on the calling thread.
