@@ -52,7 +52,7 @@ def launches(dtype, heads, width):
         return torch.empty(sizes, dtype=dtype, device="meta")
 
     channels = heads * width
-    temp, bias = meta(heads, 1), meta(heads, 64, 1)
+    temp, bias, scale, rates = meta(heads, 1), meta(heads, 64, 1), meta(channels), meta(heads)
     for name, kernel in kernels.items():
         setattr(_triton, name, Launches(name, kernel, found))
     try:
@@ -65,8 +65,10 @@ def launches(dtype, heads, width):
             y, pi, state, *kept = _triton.causal_forward(x, temp, bias, None, 0)
             _triton.causal_backward(y, pi, x, temp, bias, 0, pi, *kept)
         _triton.causal_forward(w[:, :1], temp, bias, state, 1024)
-        _triton._multiprocessors = lambda device: 1  # enough samples for one program each
-        _triton.causal_forward(w, temp, bias, state, 0)
+        for x in (w, w[:, :1]):
+            pi = meta(*x.shape[:2], heads)
+            y, _, carry = _triton.means_forward(x, x, pi, scale, rates, None, 0)
+            _triton.means_backward(y, x, pi, scale, rates, 0, carry)
     finally:
         for name, kernel in kernels.items():
             setattr(_triton, name, kernel)
@@ -101,9 +103,11 @@ def measure(target, shape, launch):
     constants = dict(fixed)
     cuda = target.startswith("sm_")
     gpu = GPUTarget("cuda", int(target[3:]), 32) if cuda else GPUTarget("hip", target, 64)
-    row = dict(target=target, shape=shape, kernel=name.strip("_"), warps=dict(options).get("num_warps", 4))
     names = {dict(enumerate(types))[i][0]: value for i, value in constants.items()}
-    row["pass"] = names.get("PASS", "")
+    causal = names.get("CAUSAL", False)
+    kernel = ("causal_" if causal else "") + name.strip("_")
+    row = dict(target=target, shape=shape, kernel=kernel, warps=dict(options).get("num_warps", 4))
+    row["pass"] = names.get("PASS", int(names["BACK"]) if "BACK" in names else "")
     row["tile"] = names.get("T", names.get("CHUNK", names.get("R")))
     attributes = {(i,): [["tt.divisibility", 16]] for i in aligned}
     source = ASTSource(getattr(_triton, name), dict(types), {(i,): value for i, value in fixed}, attributes)
@@ -122,7 +126,7 @@ def measure(target, shape, launch):
         row["spills"] = 4 * int(re.search(r"\.vgpr_spill_count:\s+(\d+)", code)[1])
         atomic = re.search(r"^\s*(global|flat|buffer|ds)_\w*(atomic|_add_rtn)", code, re.M)
     row["wrong"] = "an atomic operation" if atomic else "spills" if row["spills"] > SPILLS else ""
-    if row["pass"] == 0 and "causal" not in name and "barrier" not in built.asm["ttgir"]:
+    if names.get("PASS") == 0 and not causal and "barrier" not in built.asm["ttgir"]:
         row["wrong"] = "no barrier"
     return row
 

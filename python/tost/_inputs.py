@@ -17,8 +17,10 @@ def _beside(w, name, x, first="tssa: w"):
         raise ValueError(f"{first} is on {w.device} but {name} on {x.device}; move one of them.")
 
 
-def _parameter(name, x, operator="tssa"):
+def _parameter(name, x, operator="tssa", sizes=None):
     _tensor(name, x, operator)
+    if sizes is not None and x.dim() != sizes.count(",") + 1:
+        raise ValueError(f"{operator}: {name} must be [{sizes}], but has {x.dim()} dimensions.")
     if not x.is_floating_point():
         raise TypeError(f"{operator}: {name} must be of a floating-point dtype, but is {x.dtype}.")
 
@@ -46,6 +48,17 @@ def check(w, temp, lengths=None):
         _beside(w, "lengths", lengths)
 
 
+def check_kept(name, x, w, sizes, dtype):
+    """That x, which a forward kept or a gradient, is as a kernel reads it."""
+    if x.shape != sizes or x.dtype != dtype or x.device != w.device:
+        raise ValueError(f"tssa: {name} must be {list(sizes)} of {dtype} on {w.device}, but is {list(x.shape)} of {x.dtype}.")
+
+
+def kept(name, x, w, *sizes, dtype=torch.float32):
+    check_kept(name, x, w, sizes, dtype)
+    return x.contiguous()
+
+
 def check_range(lengths, tokens):
     """That lengths on the CPU fit; on other devices the answer would have to be waited for, and tracers have none."""
     if type(lengths) is not torch.Tensor or lengths.device.type != "cpu":
@@ -66,32 +79,39 @@ def check_causal(w, temp, denom_bias, state=None, position=0):
         raise TypeError(f"tssa: position must be an integer, but is {position!r:.60}.")
     if position < 0:
         raise ValueError(f"tssa: position is {position}; it counts the tokens before w.")
-    if state is None:
-        return
-    _tensor("state", state)
-    sizes = (w.shape[0], 2 * w.shape[2] + heads)
-    if state.dim() != 2 or state.shape[0] != sizes[0] or state.shape[1] != sizes[1]:
-        raise ValueError(
-            f"tssa: state must be [batch, 2 channels + heads] = [{sizes[0]}, {sizes[1]}], but is {list(state.shape)}."
-        )
-    if state.dtype != torch.float64:
+    _fit("tssa", "w", w, state=(state, w.shape[0], 2 * w.shape[2] + heads))
+    if state is not None and state.dtype != torch.float64:
         raise TypeError(f"tssa: state must be float64, but is {state.dtype}.")
-    _beside(w, "state", state)
+
+
+def _fit(operator, first_name, first, **given):
+    """That tensors, each with its sizes, are of these and on the device of the first; some may be None."""
+    for name, (x, *sizes) in given.items():
+        if x is not None or name not in ("g", "initial_state", "log_rates", "state"):
+            _parameter(name, x, operator)
+            _beside(first, name, x, f"{operator}: {first_name}")
+            if list(x.shape) != sizes:
+                raise ValueError(f"{operator}: {name} must be {sizes}, but is {list(x.shape)}.")
 
 
 def check_delta(q, k, v, beta, g, state):
     for name, x in (("q", q), ("v", v)):
-        _parameter(name, x, "delta_rule")
-        if x.dim() != 4:
-            raise ValueError(f"delta_rule: {name} must be [batch, tokens, heads, width], but has {x.dim()} dimensions.")
+        _parameter(name, x, "delta_rule", "batch, tokens, heads, width")
     (batch, tokens, heads, keys), (values, width) = q.shape, v.shape[2:]
     if heads < 1 or values % heads != 0:
         raise ValueError(f"delta_rule: the {values} heads of v must be a multiple of the {heads} heads of q and k.")
     a_head = (batch, tokens, values)
-    for name, x, sizes in (("k", k, q.shape), ("v", v, (*a_head, width)), ("beta", beta, a_head), ("g", g, a_head),
-                           ("initial_state", state, (batch, values, keys, width))):
-        if x is not None or name not in ("g", "initial_state"):
-            _parameter(name, x, "delta_rule")
-            _beside(q, name, x, "delta_rule: q")
-            if tuple(x.shape) != tuple(sizes):
-                raise ValueError(f"delta_rule: {name} must be {list(sizes)}, but is {list(x.shape)}.")
+    _fit("delta_rule", "q", q, k=(k, *q.shape), v=(v, *a_head, width), beta=(beta, *a_head), g=(g, *a_head),
+         initial_state=(state, batch, values, keys, width))
+
+
+def check_means(base, values, pi, scale, log_rates, state, from_end):
+    _parameter("values", values, "group_means", "batch, tokens, channels")
+    _parameter("pi", pi, "group_means", "batch, tokens, heads")
+    (batch, tokens, channels), heads = values.shape, pi.shape[2]
+    if heads < 1 or channels < 1 or channels % heads != 0:
+        raise ValueError(f"group_means: the {channels} channels of values cannot be split over the {heads} heads of pi.")
+    _fit("group_means", "values", values, base=(base, *values.shape), pi=(pi, batch, tokens, heads), scale=(scale, channels),
+         log_rates=(log_rates, heads), state=(state, batch, heads, channels // heads + 1))
+    if not 0 <= from_end <= heads or (from_end and state is not None):
+        raise ValueError(f"group_means: from_end is {from_end}; it counts heads, of {heads}, and is 0 where there is a state.")

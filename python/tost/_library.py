@@ -30,6 +30,13 @@ _SCHEMAS = (
     "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
     "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
 )
+# Of the Triton kernels alone.
+_MEANS = (
+    "means_forward(Tensor base, Tensor values, Tensor pi, Tensor scale, Tensor? log_rates, Tensor? state, int from_end) "
+    "-> (Tensor y, Tensor state, Tensor carry)",
+    "means_backward(Tensor grad_y, Tensor values, Tensor pi, Tensor scale, Tensor? log_rates, int from_end, Tensor carry) "
+    "-> (Tensor grad_values, Tensor grad_pi, Tensor grad_scale, Tensor grad_log_rates)",
+)
 _NAMES = [schema.partition("(")[0] for schema in _SCHEMAS]
 
 
@@ -49,10 +56,6 @@ def _fake_forward(w, temp, lengths=None):
             _floats(w, batch, heads))
 
 
-def _fake_backward(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths=None):
-    return _like(w), _like(temp)
-
-
 def _fake_causal_forward(w, temp, denom_bias, state, position):
     _inputs.check_causal(w, temp, denom_bias, state, position)
     batch, tokens, channels = w.shape
@@ -62,8 +65,11 @@ def _fake_causal_forward(w, temp, denom_bias, state, position):
             _floats(w, batch, chunks, 2 * channels), w.new_empty((batch, chunks, heads), dtype=torch.float64))
 
 
-def _fake_causal_backward(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry):
-    return _like(w), _like(temp), _like(denom_bias)
+def _fake_means_forward(base, values, pi, scale, log_rates, state, from_end):
+    _inputs.check_means(base, values, pi, scale, log_rates, state, from_end)
+    (batch, tokens, channels), heads = values.shape, pi.shape[2]
+    sizes = (heads, channels // heads + 1)
+    return _like(base), _floats(values, batch, *sizes), _floats(values, batch, (tokens + _CHUNK - 1) // _CHUNK, *sizes)
 
 
 def differentiable(outputs, grads, inputs):
@@ -75,59 +81,61 @@ def differentiable(outputs, grads, inputs):
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def _setup(ctx, inputs, output):
+def _derive(library, name, definition, tensors, leaves, results, gradients):
+    """Registers gradients of an operator, of the first of its inputs, the tensors before numbers, through its first results:
+    those of the plain form where they are to be differentiated again, else gradients(grads, inputs, other outputs)."""
+
+    def setup(ctx, inputs, output):
+        ctx.mark_non_differentiable(*output[results:])
+        ctx.set_materialize_grads(False)
+        ctx.numbers = inputs[tensors:]
+        ctx.save_for_backward(*inputs[:tensors], *output[1:])
+
+    def backward(ctx, *grads):
+        saved, grads = ctx.saved_tensors, grads[:results]
+        inputs = (*saved[:tensors], *ctx.numbers)
+        if all(g is None for g in grads):
+            return (None,) * len(inputs)
+        again = torch.is_grad_enabled()
+        found = differentiable(definition(*inputs), grads, inputs[:leaves]) if again else gradients(grads, inputs, saved[tensors:])
+        return (*found, *(None,) * (len(inputs) - leaves))
+
+    torch.library.register_autograd(f"tost::{name}", backward, setup_context=setup, lib=library)
+
+
+def _gradients(grads, inputs, kept):
     w, temp, lengths = inputs
-    _, pi, *statistics = output
-    ctx.mark_non_differentiable(*statistics)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(w, temp, lengths, pi, *statistics)
+    return torch.ops.tost.tssa_backward(*grads, w, temp, *kept, lengths)
 
 
-def _backward(ctx, grad_y, grad_pi, *_):
-    w, temp, lengths, *kept = ctx.saved_tensors
-    if grad_y is None and grad_pi is None:
-        return None, None, None
-    if torch.is_grad_enabled():
-        return (*differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None)
-    return (*torch.ops.tost.tssa_backward(grad_y, grad_pi, w, temp, *kept, lengths), None)
+def _causal_gradients(grads, inputs, kept):
+    w, temp, denom_bias, _, position = inputs
+    pi, _, *carries = kept
+    return torch.ops.tost.tssa_causal_backward(*grads, w, temp, denom_bias, position, pi, *carries)
 
 
-def _causal_setup(ctx, inputs, output):
-    w, temp, denom_bias, state, ctx.position = inputs
-    _, pi, after, *carries = output
-    ctx.mark_non_differentiable(after, *carries)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(w, temp, denom_bias, state, pi, *carries)
+def _means_gradients(grads, inputs, kept):
+    _, *given, rates, _, from_end = inputs
+    *found, of_rates = torch.ops.tost.means_backward(*grads, *given, rates, from_end, kept[1])
+    return *grads, *found, None if rates is None else of_rates.to(rates.dtype)
 
 
-def _causal_backward(ctx, grad_y, grad_pi, *_):
-    w, temp, denom_bias, state, *kept = ctx.saved_tensors
-    if grad_y is None and grad_pi is None:
-        return (None,) * 5
-    if torch.is_grad_enabled():
-        outputs = plain.tssa_causal(w, temp, denom_bias, state, ctx.position)
-        return (*differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None)
-    found = torch.ops.tost.tssa_causal_backward(grad_y, grad_pi, w, temp, denom_bias, ctx.position, *kept)
-    return (*found, None, None)
-
-
-def _tssa(w, temp, lengths=None):
-    return torch.ops.tost.tssa_forward(w, temp, lengths)[:2]
-
-
-def _tssa_causal(w, temp, denom_bias, state=None, position=0):
-    return torch.ops.tost.tssa_causal_forward(w, temp, denom_bias, state, position)[:3]
+_COMPOSITES = dict(
+    tssa=lambda w, temp, lengths=None: torch.ops.tost.tssa_forward(w, temp, lengths)[:2],
+    tssa_causal=lambda w, temp, denom_bias, state=None, position=0:
+        torch.ops.tost.tssa_causal_forward(w, temp, denom_bias, state, position)[:3])
 
 
 def _register():
     library = torch.library.Library("tost", "FRAGMENT")
-    for name, fake in (("tssa_forward", _fake_forward), ("tssa_backward", _fake_backward),
-                       ("tssa_causal_forward", _fake_causal_forward), ("tssa_causal_backward", _fake_causal_backward)):
+    for name, fake in dict(tssa_forward=_fake_forward, tssa_causal_forward=_fake_causal_forward,
+                           tssa_backward=lambda grad_y, grad_pi, *given: tuple(map(_like, given[:2])),
+                           tssa_causal_backward=lambda grad_y, grad_pi, *given: tuple(map(_like, given[:3]))).items():
         torch.library.register_fake(f"tost::{name}", fake, lib=library)
-    torch.library.register_autograd("tost::tssa_forward", _backward, setup_context=_setup, lib=library)
-    torch.library.register_autograd("tost::tssa_causal_forward", _causal_backward, setup_context=_causal_setup, lib=library)
-    library.impl("tssa", _tssa, "CompositeImplicitAutograd")
-    library.impl("tssa_causal", _tssa_causal, "CompositeImplicitAutograd")
+    _derive(library, "tssa_forward", plain.tssa, 3, 2, 2, _gradients)
+    _derive(library, "tssa_causal_forward", plain.tssa_causal, 4, 3, 2, _causal_gradients)
+    for name, composite in _COMPOSITES.items():
+        library.impl(name, composite, "CompositeImplicitAutograd")
     return library
 
 
@@ -177,13 +185,17 @@ def add_triton(key="CUDA"):
 
     library = torch.library.Library("tost", "FRAGMENT")
     _kept.append(library)
+    for schema in _MEANS if available() else _SCHEMAS + _MEANS:
+        library.define(schema)
     if not available():
-        for schema in _SCHEMAS:
-            library.define(schema)
         _kept.append(_register())
+    torch.library.register_fake("tost::means_forward", _fake_means_forward, lib=library)
+    torch.library.register_fake("tost::means_backward", lambda grad_y, *given: (
+        *map(_like, given[:3]), _floats(given[0], given[1].shape[2])), lib=library)
+    _derive(library, "means_forward", plain.group_means, 6, 5, 1, _means_gradients)
     for name, kernel in _triton.KERNELS.items():
         library.impl(name, kernel, key)
-    for name, composite in (("tssa", _tssa), ("tssa_causal", _tssa_causal)):  # those of the C++ library are not
+    for name, composite in _COMPOSITES.items():  # those of the C++ library are not
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"tost::{name}", "CompositeImplicitAutograd"):
             library.impl(name, composite, key)
     _devices.update((key.lower(), "meta"))

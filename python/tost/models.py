@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _files, _vision, convert
+from . import _files, _vision, convert, ops
 from .nn import TSSA
-from .plain import wide
+from .plain import running_sums, wide
 
 # Old names of mixers that are kept, by kind of model.
 _ALIASES = {"language": {"tssa-means": "means", "tssa-uniform": "uniform"},
@@ -37,23 +37,6 @@ def _guarded(x):
     return x.masked_fill(x <= 0, 1)
 
 
-def running_sums(x, before=None, log_rates=None, positions=None):
-    """Sums over all earlier tokens and this one, x [B, T, H, P]; rates [H] say what is left of a token after one step.
-
-    before [B, H, P]: the sums of what was read earlier; positions [T]: consecutive numbers of the tokens. With rates the
-    work is quadratic in T: read long texts in pieces.
-    """
-    if log_rates is None:
-        return x.cumsum(1) if before is None else x.cumsum(1) + before.unsqueeze(1)
-    place, log_rates = (positions - positions[0]).to(x.dtype), log_rates.to(x.dtype)
-    ago = place.unsqueeze(1) - place
-    left = (ago.clamp_min(0) * log_rates.view(-1, 1, 1)).exp() * (ago >= 0).to(x.dtype)  # [H, T, T]
-    sums = torch.matmul(left, x.transpose(1, 2))
-    if before is not None:
-        sums = sums + ((place + 1).view(1, -1, 1) * log_rates.view(-1, 1, 1)).exp() * before.unsqueeze(2)
-    return sums.transpose(1, 2)
-
-
 class ForgettingRates(nn.Module):
     def __init__(self, heads, kind):
         super().__init__()
@@ -74,14 +57,9 @@ class GroupMeans(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(dim))
 
-    def forward(self, base, values, share, log_rates, before, positions):
+    def forward(self, base, values, share, log_rates, before=None, positions=None, from_end=0):
         """share [B, T, H]; returns y and the sums after the last token [B, H, P + 1]."""
-        heads = share.shape[2]
-        values, share = wide(values), wide(share).unsqueeze(3)
-        parts = torch.cat([_split(values, heads) * share, share * share], 3)
-        sums = running_sums(parts, before, log_rates, positions)
-        means = (sums[..., :-1] / (sums[..., -1:] + 1e-6).sqrt()).flatten(2)
-        return base + means * self.scale, sums[:, -1]
+        return ops.group_means(base, values, share, self.scale, log_rates, before, from_end, positions)
 
 
 class CausalConv(nn.Module):
@@ -365,18 +343,11 @@ class Means(CausalMeans):
     def __init__(self, dim, heads, qkv_bias):
         super().__init__({"dim": dim, "heads": heads, "bias": qkv_bias, "conv": 0, "gate": True, "decay": "learned"})
 
-    def _turned(self, x):
-        end = x.shape[2] // self.heads * (self.heads // 2)
-        rest = x.shape[2] - end
-        return torch.cat([x[..., :rest], x[..., rest:].flip(1)], 2)
-
     def forward(self, x):
         base, values, gate = self.c_attn(x).split(self.dim, 2)
         share = (self.router(x) * self.temp).softmax(-1) * self.heads
-        base, values, share = map(self._turned, (base, values, share))
-        positions = torch.arange(x.shape[1], device=x.device)
-        y, _ = self.means(base, values, share, self.rates.log_rates(), None, positions)
-        return self.c_proj(self._turned(y).to(x.dtype) * F.silu(gate))
+        y, _ = self.means(base, values, share, self.rates.log_rates(), from_end=self.heads // 2)
+        return self.c_proj(y.to(x.dtype) * F.silu(gate))
 
 
 class Attention(nn.Module):

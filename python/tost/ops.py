@@ -1,4 +1,4 @@
-"""The operators of TSSA, bidirectional and causal, and the delta rule.
+"""The operators of TSSA, bidirectional and causal, group means and the delta rule.
 
 They run this package's kernels on the CPU in float32 and bfloat16 (float16 in float32), and the plain form
 (tost.plain) in float64, on devices without kernels, while a model is exported, under torch.func and
@@ -69,6 +69,23 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
     if _plain(w, temp):
         return plain.tssa_causal(w, temp, denom_bias, state, position)
     return _run(torch.ops.tost.tssa_causal, w, temp, denom_bias, state, position)
+
+
+def group_means(base, values, pi, scale, log_rates=None, state=None, from_end=0, positions=None):
+    """base + scale M / sqrt(R + 1e-6): with M, the sums of pi v over earlier tokens and this one, a token reads its groups.
+
+    base, values [B, T, C]; pi [B, T, H]; scale [C]. Of M and R, the sums of pi^2, exp(log_rates) [H] is left after a token
+    (None: all). state [B, H, P + 1]: M and R before. The last `from_end` heads read from the last token back, without a
+    state. positions [T]: consecutive numbers, for graphs that are exported. Returns y in base's dtype and the state after
+    the last token, through which no gradient flows where kernels run, which is on a GPU alone. Differentiable twice and more.
+    """
+    inputs = (base, values, pi, scale, log_rates, state, from_end)
+    if not torch.jit.is_tracing():
+        _inputs.check_means(*inputs)
+    without = torch.float64 in (base.dtype, values.dtype, pi.dtype) or not _library.runs_triton(values.device)
+    if without or _exporting() or _transformed() or (state is not None and state.requires_grad):
+        return plain.group_means(*inputs, positions)
+    return torch.ops.tost.means_forward(*inputs)[:2]
 
 
 class _Delta(torch.autograd.Function):

@@ -67,6 +67,38 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
     return _merge(y).to(w.dtype), pi, state + terms.detach().sum(1, dtype=torch.float64)
 
 
+def running_sums(x, before=None, log_rates=None, positions=None):
+    """Sums over all earlier tokens and this one, x [B, T, H, P]; rates [H] say what is left of a token after one step.
+    before [B, H, P]: the sums of what was read earlier; positions [T]: consecutive numbers of the tokens. With rates the
+    work is quadratic in T: read long texts in pieces."""
+    if log_rates is None:
+        return x.cumsum(1) if before is None else x.cumsum(1) + before.unsqueeze(1)
+    place, log_rates = (positions - positions[0]).to(x.dtype), log_rates.to(x.dtype)
+    ago = place.unsqueeze(1) - place
+    left = (ago.clamp_min(0) * log_rates.view(-1, 1, 1)).exp() * (ago >= 0).to(x.dtype)  # [H, T, T]
+    sums = torch.matmul(left, x.transpose(1, 2))
+    if before is not None:
+        sums = sums + ((place + 1).view(1, -1, 1) * log_rates.view(-1, 1, 1)).exp() * before.unsqueeze(2)
+    return sums.transpose(1, 2)
+
+
+def _reading_order(x, heads, from_end):
+    """x [B, T, C or H] with the tokens of the last `from_end` heads reversed; twice changes nothing."""
+    rest = x.shape[2] // heads * (heads - from_end)
+    return torch.cat([x[..., :rest], x[..., rest:].flip(1)], 2) if from_end else x
+
+
+def group_means(base, values, pi, scale, log_rates=None, state=None, from_end=0, positions=None):
+    """y [B, T, C] in base's dtype and the sums after the last token [B, H, P + 1]."""
+    heads, tokens = pi.shape[2], values.shape[1]
+    values, share = (_reading_order(x, heads, from_end) for x in (wide(values), wide(pi)))
+    positions = torch.arange(tokens, device=values.device) if positions is None else positions
+    split, share = values.unflatten(2, (heads, values.shape[2] // heads)), share.unsqueeze(3)
+    sums = running_sums(torch.cat([split * share, share * share], 3), state, log_rates, positions)
+    means = _reading_order((sums[..., :-1] / (sums[..., -1:] + 1e-6).sqrt()).flatten(2), heads, from_end)
+    return (base + means * scale).to(base.dtype), sums[:, -1]
+
+
 def delta_rule(q, k, v, beta, g=None, state=None, scale=1.0):
     """o [B, T, H, V] and the state after the last token, by chunks of tokens whose updates solve one triangular system."""
     q, k, v, beta, g = (x.to(wide(q).dtype).transpose(1, 2) for x in (q, k, v, beta, 0 * beta if g is None else g))

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from tost import _library, _triton, ops, plain  # noqa: E402
+from tost import _library, _triton, models, ops, plain  # noqa: E402
 
 call = torch.ops.tost
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -143,10 +143,10 @@ def named(cases):
 
 
 def results(operator, leaves, grads, more):
-    """y, pi, what follows them, and the gradients of the leaves; gradients flow through both y and pi."""
-    y, pi, *rest = operator(*leaves, *more)
-    found = torch.autograd.grad((y, pi), leaves, (grads[0].to(y.dtype), grads[1].to(pi.dtype)))
-    return [x.detach() for x in (y, pi, *rest, *found)]
+    """Outputs, and the gradients of the leaves, which flow through as many outputs as there are grads."""
+    outputs = operator(*leaves, *more)
+    given = [g.to(y.dtype) for y, g in zip(outputs, grads)]
+    return [x.detach() for x in (*outputs, *torch.autograd.grad(outputs[: len(grads)], leaves, given))]
 
 
 def leaves_of(*tensors):
@@ -155,17 +155,20 @@ def leaves_of(*tensors):
 
 NAMES = ("y", "pi", "dw", "dtemp")
 CAUSAL_NAMES = ("y", "pi", "state", "dw", "dtemp", "dbias")
+MEANS_NAMES = ("y", "state", "dbase", "dvalues", "dpi", "dscale", "drates")
 
 
 def deviations(names, case, dtype, operator, definition, inputs, more):
     """(name, error, the plain form's error in this dtype, largest value, size of the terms) of every result."""
     batch, tokens, _ = case.shape
-    grads = [case.tokens(dtype, 1.0, poison=False), torch.randn(batch, case.heads, tokens, device=DEVICE)]
+    grads = [case.tokens(dtype, 1.0, poison=False)]
+    if names is not MEANS_NAMES:
+        grads.append(torch.randn(batch, case.heads, tokens, device=DEVICE))
     exact = results(definition, leaves_of(*(x.double() for x in inputs)), grads, more)
     rounded = results(definition, leaves_of(*inputs), grads, more)
     found = results(operator, leaves_of(*inputs), grads, more)
     again = results(operator, leaves_of(*inputs), grads, more)
-    # Gradients of temp and of the bias are sums of terms that cancel, as large as these.
+    # Gradients of temp, the bias, scale and rates are sums of terms that cancel, as large as these.
     terms = sum(float((g.double() * x).abs().sum()) for g, x in zip(grads, exact))
     for name, a, b, c, d in zip(names, found, exact, rounded, again):
         assert a.shape == b.shape and a.dtype == c.dtype
@@ -179,8 +182,9 @@ def deviations(names, case, dtype, operator, definition, inputs, more):
 def compare(names, case, *rest):
     """Bounds are multiples of what the plain form itself errs by in this dtype."""
     for name, error, plain_error, largest, terms in deviations(names, case, *rest):
-        floor = 3e-7 * case.width * (1 + terms) if name in ("dtemp", "dbias") else 0.0
+        floor = 3e-7 * case.width * (1 + terms) if name in ("dtemp", "dbias", "dscale", "drates") else 0.0
         unit = 1e-6 if DEVICE == "cpu" else 4e-6  # a GPU's roots, quotients and exponentials are approximations
+        unit = 4e-6 if names is MEANS_NAMES else unit  # a rounded rate is taken to the power of up to 64
         allowed = 3 * plain_error + unit * largest + floor
         assert error <= allowed, f"{name}: {error:.2e} of {largest:.2e}, allowed {allowed:.2e}"
 
@@ -237,6 +241,165 @@ def test_causal_values_and_gradients(case, state, schedule):
 @pytest.mark.parametrize("case", named(case for case in CAUSAL if case.name in ("width48", "rows_apart", "w17")))
 def test_causal_half_precision(case, dtype, schedule):
     check_causal(case, dtype, True)
+
+
+MEANS = [
+    Case("width48", 1, 20, 2, 48),
+    Case("one_token", 3, 1, 4, 16),
+    Case("one_head", 2, 19, 1, 24),
+    Case("heads33", 1, 9, 33, 1),
+    Case("n64", 2, 64, 2, 4),
+    Case("n129", 1, 129, 2, 6),
+    Case("zero_input", 2, 20, 3, 8, scale=0.0),
+    Case("large", 2, 20, 3, 8, scale=1e4),
+    Case("rows_apart", 2, 21, 3, 7, layout="rows_apart"),
+    Case("batch_inner", 3, 21, 2, 16, layout="batch_inner"),
+    Case("channels_apart", 2, 21, 2, 16, layout="channels_apart"),
+    Case("width100", 1, 9, 2, 100),
+    Case("empty_batch", 0, 5, 4, 16),
+    *(Case(f"w{width}", 1, 7 + width % 4, 3, width) for width in (2, 3, 5, 17, 33)),
+]
+KINDS = dict(forget=(True, False, 0), keep=(False, False, 0), state=(True, True, 0), turned=(True, False, 1))
+
+
+def means_call(case, dtype, forget, state, from_end):
+    """The operator, its plain form, the inputs, and nothing more: rates from a thirtieth a token to almost one."""
+    batch, tokens, channels = case.shape
+    inputs = [case.tokens(dtype), case.tokens(dtype), torch.randn(batch, tokens, case.heads, device=DEVICE).softmax(2)]
+    inputs.append(torch.linspace(-1, 1, channels, device=DEVICE))
+    if forget:
+        inputs.append(-torch.logspace(0.53, -4, case.heads, device=DEVICE))
+    before = torch.rand(batch, case.heads, case.width + 1, device=DEVICE) if state else None
+
+    def bound(function):
+        def run(base, values, pi, scale, rates=None):
+            return function(base, values, pi, scale, rates, before, from_end)
+
+        return run
+
+    return bound(ops.group_means), bound(plain.group_means), inputs, ()
+
+
+@pytest.mark.parametrize(
+    "case, kind",
+    [
+        pytest.param(case, kind, id=f"{case.name}-{kind}")
+        for i, case in enumerate(MEANS)
+        for j, kind in enumerate(KINDS)
+        if i % 4 == j or case.name in ("n129", "w5")
+    ],
+)
+def test_means_values_and_gradients(case, kind):
+    compare(MEANS_NAMES, case, torch.float32, *means_call(case, torch.float32, *KINDS[kind]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+@pytest.mark.parametrize("case", named(case for case in MEANS if case.name in ("width48", "rows_apart", "w17")))
+def test_means_half_precision(case, dtype):
+    compare(MEANS_NAMES, case, dtype, *means_call(case, dtype, True, False, 1))
+
+
+def means_inputs(tokens=140, heads=3, width=5):
+    base, values = torch.randn(2, 2, tokens, heads * width, device=DEVICE)
+    pi = torch.randn(2, tokens, heads, device=DEVICE).softmax(2)
+    scale, rates = torch.randn(heads * width, device=DEVICE), torch.tensor([-4.0, -0.1, 0.0], device=DEVICE)
+    return base, values, pi, scale, rates
+
+
+@pytest.mark.parametrize("from_end", [0, 1, 3])
+def test_plain_means_are_the_definition(from_end):
+    """Token by token, which is how tost/kernels/means.h defines them."""
+    base, values, pi, scale, rates = (x.double() for x in means_inputs(9))
+    keep, before = rates.exp().view(3, 1), torch.rand(2, 3, 6, dtype=torch.float64, device=DEVICE)
+    before = None if from_end else before
+    y, state = plain.group_means(base, values, pi, scale, rates, before, from_end)
+    for head in range(3):
+        channels, turned = slice(5 * head, 5 * head + 5), head >= 3 - from_end
+        sums = torch.zeros_like(state[:, head]) if before is None else before[:, head]
+        for t in range(8, -1, -1) if turned else range(9):
+            share = pi[:, t, head : head + 1]
+            sums = keep[head] * sums + share * torch.cat([values[:, t, channels], share], 1)
+            found = base[:, t, channels] + scale[channels] * sums[:, :5] / (sums[:, 5:] + 1e-6).sqrt()
+            torch.testing.assert_close(y[:, t, channels], found)
+        torch.testing.assert_close(state[:, head], sums)
+
+
+@pytest.mark.parametrize("cuts", [(1,) * 5 + (135,), (64, 76), (3, 50, 87)])
+def test_pieces_and_steps_of_means_are_the_whole(cuts):
+    *inputs, scale, rates = means_inputs()
+    whole, last = ops.group_means(*inputs, scale, rates)
+    state, position, pieces = None, 0, []
+    for tokens in cuts:
+        piece = [x[:, position : position + tokens] for x in inputs]
+        y, state = ops.group_means(*piece, scale, rates, state)
+        pieces.append(y)
+        position += tokens
+    torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(state, last, rtol=1e-5, atol=1e-6)
+
+
+def test_no_token_sees_means_of_later_ones():
+    base, values, pi, scale, rates = means_inputs()
+    broken = values.clone()
+    broken[:, 77] = math.nan
+    a, b = (ops.group_means(base, x, pi, scale, rates, from_end=1)[0] for x in (values, broken))
+    assert torch.equal(a[:, :77, :10], b[:, :77, :10]) and b[:, 77:, :10].isnan().all()
+    assert torch.equal(a[:, 78:, 10:], b[:, 78:, 10:]) and b[:, :78, 10:].isnan().all()
+
+
+def test_second_gradients_of_means():
+    def second(function, leaves):
+        leaves = leaves_of(*leaves)
+        first = torch.autograd.grad(function(*leaves)[0].pow(3).sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    leaves = means_inputs(9)
+    for a, b in zip(second(ops.group_means, leaves), second(plain.group_means, leaves)):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max()))
+
+
+def test_opcheck_of_means():
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    leaves = leaves_of(*means_inputs(70))
+    for rates, state, from_end in ((leaves[4], None, 2), (None, torch.rand(2, 3, 6, device=DEVICE), 0)):
+        arguments = (*leaves[:4], rates, state, from_end)
+        torch.library.opcheck(call.means_forward.default, arguments, test_utils=tests)
+        base, *given = (x.detach() for x in leaves[:4])
+        y, _, carry = call.means_forward(base, *given, rates if rates is None else rates.detach(), state, from_end)
+        rates = None if rates is None else rates.detach()
+        torch.library.opcheck(call.means_backward.default, (y, *given, rates, from_end, carry), test_utils=tests)
+
+
+def test_compiled_means():
+    def layer(*inputs):
+        y, state = ops.group_means(*inputs, from_end=1)
+        return y.square().sum() + state.sum()
+
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+    for tokens in (11, 7):
+        leaves = leaves_of(*means_inputs(tokens))
+        expected = torch.autograd.grad(layer(*leaves), leaves)
+        torch.testing.assert_close(torch.autograd.grad(compiled(*leaves), leaves), expected)
+
+
+@pytest.mark.parametrize("kind", ["language", "vision"])
+def test_mixers_of_means(kind, monkeypatch):
+    """With the kernels and without them, tokens and states of the module `means` agree."""
+    settings = dict(dim=24, heads=3, bias=True, conv=2, gate=True, decay="learned")
+    mixer = models.CausalMeans(settings) if kind == "language" else models.Means(24, 3, True)
+    x, places = torch.randn(2, 70, 24, device=DEVICE), torch.arange(70, device=DEVICE)
+    mixer, found = mixer.to(DEVICE), []
+    for kernels in (True, False):
+        monkeypatch.setattr(_library, "runs_triton", lambda device: kernels)
+        if kind == "language":
+            y, state = mixer(x[:, :60], {}, places[:60])
+            last, state = mixer(x[:, 60:], {name: sums.detach() for name, sums in state.items()}, places[60:])
+            found.append([torch.cat([y, last], 1), state["means"]])
+        else:
+            found.append([mixer(x)])
+        found[-1] += torch.autograd.grad(found[-1][0].square().sum(), tuple(mixer.parameters()))
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * float(b.detach().abs().max()))
 
 
 def causal_inputs(tokens=140, channels=48, heads=3, positions=90):
