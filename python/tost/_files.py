@@ -208,8 +208,8 @@ def preprocess_of(file, where):
 
 def describe(kind, config, **more):
     """The metadata of a model file."""
-    if kind == "vision" and config["registers"] == 0:
-        config = {key: value for key, value in config.items() if key != "registers"}
+    if kind == "vision":  # as the program, which leaves out what older builds do not know
+        config = {key: value for key, value in config.items() if (key, value) not in (("registers", 0), ("mlp", "gelu"))}
     return Model(kind, {"config": config, **more}, {}).metadata()
 
 
