@@ -582,7 +582,7 @@ def _run_means(x, values, pi, scale, log_rates, from_end, state=None, carry=None
         _means[(batch, heads, blocks)](
             *_rows(values), pi.contiguous(), scale.float().contiguous(), rates.contiguous(), *_rows(x), carry, state, y,
             after, dpi, grads, tokens, chunks, heads - from_end, heads, width, features, size, BACK=back,
-            num_warps=max(1, size * features // 512), **_OPTIONS)
+            num_warps=max(1, size * features // 256), **_OPTIONS)
     return y, after, carry, dpi, grads
 
 
