@@ -10,7 +10,7 @@
 namespace tost::kernels {
 
 // The names of the compiled sets that this CPU supports, best first; the last is always "scalar".
-// The names on x86 are avx512, avx2, sse4, ssse3 and scalar.
+// The names on x86 are avx512, avx2, sse4 and scalar.
 std::vector<std::string> supported_isas();
 
 // The set in use. The name of the set in use. The first call reads TOST_ISA, and throws a usage

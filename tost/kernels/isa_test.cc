@@ -17,7 +17,7 @@ TEST(Isa, ScalarIsAlwaysThereAndLast) {
   EXPECT_EQ(names.back(), "scalar");
   EXPECT_EQ(std::count(names.begin(), names.end(), "scalar"), 1);
 #if defined(__x86_64__)
-  EXPECT_GE(names.size(), 2u) << "every x86-64 processor of the last 15 years has SSSE3";
+  EXPECT_GE(names.size(), 2u) << "every x86-64 processor since 2012 has SSE4.2";
 #endif
 }
 

@@ -272,8 +272,9 @@ void means_backward_pass(const MeansBlock& b) {
 }
 
 template <class T, bool kGate>
-constexpr MeansPasses kMeansPasses = {&means_forward_pass<T, kGate>, &means_restore_pass<T>,
-                                      &means_backward_pass<T, kGate>, [] { hwy::FlushStream(); }};
+constexpr MeansPasses kMeansPasses = {
+    &means_forward_pass<T, kGate>, TOST_GRADIENT(means_restore_pass<T>),
+    TOST_GRADIENT(means_backward_pass<T, kGate>), [] { hwy::FlushStream(); }};
 
 inline const MeansPasses& means_passes(DType dtype, bool gate) {
   if (gate) {

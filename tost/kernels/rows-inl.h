@@ -12,6 +12,13 @@
 #include "tost/kernels/schedule.h"
 #include "tost/kernels/vec-inl.h"
 
+// A pass that only gradients need, which a build that runs models alone leaves out.
+#ifdef TOST_WITHOUT_GRADIENTS
+#define TOST_GRADIENT(...) nullptr
+#else
+#define TOST_GRADIENT(...) &__VA_ARGS__
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 

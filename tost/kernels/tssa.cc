@@ -359,9 +359,12 @@ void grad_input_pass(const TssaBlock& b) {
 }
 
 template <class T>
-constexpr TssaPasses kPasses = {&energy_pass<T>,          &membership_pass<T>,
-                                &output_pass<T>,          &grad_moment_pass<T>,
-                                &grad_membership_pass<T>, &grad_input_pass<T>};
+constexpr TssaPasses kPasses = {&energy_pass<T>,
+                                &membership_pass<T>,
+                                &output_pass<T>,
+                                TOST_GRADIENT(grad_moment_pass<T>),
+                                TOST_GRADIENT(grad_membership_pass<T>),
+                                TOST_GRADIENT(grad_input_pass<T>)};
 
 inline const TssaPasses& tssa_passes(DType dtype) {
   return dtype == DType::kBfloat16 ? kPasses<Bf16> : kPasses<float>;

@@ -416,9 +416,9 @@ template <class T>
 constexpr CausalPasses kCausalPasses = {&causal_logits<T>,
                                         &causal_softmax,
                                         &causal_output<T>,
-                                        &causal_grad_membership<T>,
-                                        &causal_grad_softmax,
-                                        &causal_grad_input<T>,
+                                        TOST_GRADIENT(causal_grad_membership<T>),
+                                        TOST_GRADIENT(causal_grad_softmax),
+                                        TOST_GRADIENT(causal_grad_input<T>),
                                         &fold,
                                         [] { hwy::FlushStream(); }};
 
