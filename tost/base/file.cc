@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <limits>
-#include <regex>
 
 #include "tost/base/error.h"
 #include "tost/base/file_calls.h"
@@ -184,9 +183,10 @@ void write_file_atomic(const fs::path& path, std::string_view bytes) {
 fs::path target_of_leftover(const fs::path& file) {
   const fs::path name = file.stem();
   const std::string writer = name.extension().string();
-  static const std::regex kWriter("\\.[0-9]+-[0-9]+");
-  const bool is_temporary = file.extension() == ".tmp" && std::regex_match(writer, kWriter);
-  return is_temporary ? file.parent_path() / name.stem() : fs::path();
+  const size_t dash = writer.find_last_not_of("0123456789");  // of .PROCESS-NUMBER
+  const bool is_writer = dash > 1 && dash == writer.find_first_not_of("0123456789", 1) &&
+                         dash + 1 < writer.size() && writer[dash] == '-';
+  return is_writer && file.extension() == ".tmp" ? file.parent_path() / name.stem() : fs::path();
 }
 
 void sync_directory(const fs::path& directory) {
