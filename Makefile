@@ -137,11 +137,13 @@ test-web: configure
 	@build/web/env/bin/python tests/web_test.py $(BUILD)/tost
 
 # What runs models, without torch: no LibTorch is downloaded or linked.
+SMALL := tost tost_c
 small:
 	@TOST_SMALL=1 scripts/setup.sh
-	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF
-	@cmake --build build/small -j $(JOBS) --target tost tost_c
+	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=16
+	@cmake --build build/small -j $(JOBS) --target $(SMALL)
 
+try: SMALL := tost
 try: small
 	@scripts/try.sh build/small/tost
 
