@@ -1,6 +1,7 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
 # make try      build the small program, which needs no torch; name a picture, write a text, serve a page (TRY_SERVE=0: no page)
+# make small    only builds that program, and the C interface: build/small
 # make try-web  the same engine in a browser tab: build/web/try, by emscripten
 # make serve    a page and OpenAI's API with the shipped models (models/)
 # make models   train the shipped models again: DATA=folder of their data
