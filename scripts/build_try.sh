@@ -8,7 +8,7 @@ out=build/web/try objects=build/web/objects
 mkdir -p $out $objects/include
 for library in hwy nlohmann; do ln -sfn /usr/include/$library $objects/include/$library; done
 
-engine=(array arrays_file block_pass config_json delta_mix generate group_means language_config language_engine language_file
+engine=(array arrays_file config_json delta_mix generate group_means language_config language_engine language_file
         language_prefill language_state language_step language_weights metadata mixer_names precision packed_linear predict quantized_weight sampling softmax_mix
         text_trace text_writer threads tost vision_config vision_engine vision_file vision_mixers vision_tokens vision_weights weight_source)
 io=(image parse_json preprocess safe_text safetensors_header safetensors_index tokenizer tokenizer_chars

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every file of tost/ includes its own room or a lower one, no kind of model another, and torch only where
-it may; and that no file calls what throws or waits where a function of this repository says in a sentence what is
-wrong.
+it may; that the build for browsers lists sources that are there; and that no file calls what throws or waits where a
+function of this repository says in a sentence what is wrong.
 
 usage: check_layers.py SOURCE_DIR; exits 1 and names each offending line.
 """
@@ -107,8 +107,17 @@ def calls(source_dir):
                     yield f"{path}:{number}: '{match.group().strip()}' throws or waits: use {instead}"
 
 
+def gone_from_browser(source_dir):
+    """Sources that the build for browsers lists, which few machines can run, and that are no longer there."""
+    script = pathlib.Path(source_dir) / "scripts/build_try.sh"
+    for room, names in re.findall(r"^(engine|io|base|kernels)=\(([^)]*)\)", script.read_text(), re.M):
+        for name in names.split():
+            if not (pathlib.Path(source_dir) / "tost" / room / f"{name}.cc").exists():
+                yield f"{script}: there is no tost/{room}/{name}.cc; take it out of the list"
+
+
 def main():
-    found = [*offences(sys.argv[1]), *calls(sys.argv[1])]
+    found = [*offences(sys.argv[1]), *calls(sys.argv[1]), *gone_from_browser(sys.argv[1])]
     print("\n".join(found) if found else "every include points to its own room or a lower one, and no call throws or waits")
     return 1 if found else 0
 
