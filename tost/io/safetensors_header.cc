@@ -30,7 +30,7 @@ class HeaderReader {
 
   SafetensorsHeader read(std::string_view text) {
     try {
-      (void)json::parse(text, [this](int depth, Event event, json& value) {
+      const json kept = json::parse(text, [this](int depth, Event event, json& value) {
         take(depth, event, value);
         return event != Event::object_end;
       });
