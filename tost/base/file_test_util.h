@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <string>
 #include <utility>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/file_calls.h"
 #include "tost/base/posix.h"
@@ -16,18 +16,13 @@ namespace fs = std::filesystem;
 
 class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tost_file_test_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   size_t files() const {
     return static_cast<size_t>(
         std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
 
-  fs::path folder_;
+  const testing::TempDir dir_;
+  const fs::path folder_ = dir_.path();
 };
 
 // Calls `then` once, in the middle of a write.

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 
@@ -16,19 +17,17 @@ namespace fs = std::filesystem;
 class PathTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tost_path_test_" + std::to_string(::getpid()));
-    fs::create_directories(folder_ / "inside");
+    fs::create_directory(folder_ / "inside");
     write_file_atomic(folder_ / "b", "1234");
     fs::create_symlink("b", folder_ / "link");
     fs::create_symlink("nothing", folder_ / "broken");
     fs::create_symlink("inside", folder_ / "away");
     fs::create_symlink("circle", folder_ / "circle");
   }
-  void TearDown() override {
-    fs::permissions(folder_ / "inside", fs::perms::owner_all);
-    fs::remove_all(folder_);
-  }
-  fs::path folder_;
+  void TearDown() override { fs::permissions(folder_ / "inside", fs::perms::owner_all); }
+
+  const testing::TempDir dir_;
+  const fs::path folder_ = dir_.path();
 };
 
 using Query = std::function<void(const fs::path&)>;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "tests/testing/errors.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/data/dataset.h"
 
@@ -45,13 +45,6 @@ class FakeDataset : public ImageDataset {
 // A temporary folder, removed afterwards.
 class FolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / cat("tost_data_test_", ::getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   void write(const std::string& name, const std::string& bytes) const {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
@@ -62,7 +55,8 @@ class FolderTest : public ::testing::Test {
     return testing::error_of([&] { open_image_dataset(spec, split); });
   }
 
-  std::filesystem::path folder_;
+  const TempDir dir_;
+  const std::filesystem::path folder_ = dir_.path();
 };
 
 inline bool contains(const std::string& text, const std::string& part) {

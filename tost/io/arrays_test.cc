@@ -8,6 +8,7 @@
 
 #include "tests/testing/errors.h"
 #include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/io/picture_files.h"
 
@@ -45,12 +46,6 @@ std::string gzip(const std::string& bytes) {
 
 class ArraysTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tost_arrays_test_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& bytes) {
     const fs::path path = folder_ / "file";
     std::ofstream(path, std::ios::binary) << bytes;
@@ -64,7 +59,8 @@ class ArraysTest : public ::testing::Test {
     EXPECT_NE(message.find((folder_ / "file").string()), std::string::npos) << message;
   }
 
-  fs::path folder_;
+  const testing::TempDir dir_;
+  const fs::path folder_ = dir_.path();
 };
 
 TEST_F(ArraysTest, ReadsPlainAndCompressedIdx) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/testing/shared.h"
+#include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 
@@ -19,16 +20,10 @@ namespace fs = std::filesystem;
 
 class SafetensorsFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() /
-              (std::string("tost_st_") + info->name() + std::to_string(getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   fs::path path(const std::string& name) const { return folder_ / name; }
 
-  fs::path folder_;
+  const testing::TempDir dir_;
+  const fs::path folder_ = dir_.path();
 };
 
 std::map<std::string, torch::Tensor> every_type() {
@@ -125,15 +120,15 @@ TEST_F(SafetensorsFiles, MissingFileAndFolderAreNamed) {
 
 TEST(SafetensorsReference, FilesOfTheReferencePackageAreReadAndRewrittenToTheSameContent) {
   TOST_SHARED_OR_SKIP(parity, "parity");
+  const testing::TempDir dir;
+  const fs::path copy = dir.path() / "copy";
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(parity)) {
     if (entry.path().extension() != ".safetensors") continue;
     const auto file = load_safetensors(entry.path());
     EXPECT_FALSE(file.tensors.empty());
-    const auto copy = fs::temp_directory_path() / cat("tost_st_copy_", getpid());
     save_safetensors(copy, file.tensors, file.metadata);
     const auto again = load_safetensors(copy);
-    fs::remove(copy);
     ASSERT_EQ(again.tensors.size(), file.tensors.size());
     for (const auto& [name, tensor] : file.tensors) {
       EXPECT_TRUE(same_bytes(tensor, again.tensors.at(name))) << entry.path() << " " << name;
