@@ -156,7 +156,7 @@ def _forward(w, wb, wt, temp, lengths, bias, L, position, state, y, pi, moment, 
                     if lengths is not None:  # padding is 0 even where a statistic is NaN
                         value = tl.where(t[:, :, None] < valid, value, 0.0)
                         tl.store(shares + t, share, mask=head & (t >= valid) & (t < end))
-                    tl.store(y + (b * N + at) * C + c, value.to(y.dtype.element_ty), 
+                    tl.store(y + (b * N + at) * C + c, value.to(y.dtype.element_ty),
                              mask=(t[:, :, None] < end) & exists)
                 if CAUSAL and step > 1:
                     total += tl.sum(q, 0, keep_dims=True)
@@ -232,7 +232,7 @@ def _backward(w, wb, wt, temp, lengths, g, gb, gt, grad_pi, pi, energy, moment, 
                     value = share[:, :, None] * damping * (2.0 * x * e - grad) + 2.0 * (x * inverse) * inverse * inner
                     if lengths is not None:
                         value = tl.where(t[:, :, None] < valid, value, 0.0)
-                    tl.store(dw + (b * N + at) * C + c, value.to(dw.dtype.element_ty), 
+                    tl.store(dw + (b * N + at) * C + c, value.to(dw.dtype.element_ty),
                              mask=(t[:, :, None] < end) & exists)
             if step == 1:
                 pull = tl.sum(total, 0, keep_dims=True)
