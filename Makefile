@@ -91,13 +91,13 @@ test-arm:
 	@scripts/setup_arm.sh
 	@test -e build/arm/build.ninja || cmake --preset arm
 	@cmake --build build/arm -j $(JOBS)
-	@scripts/test_arm.sh build/arm
+	@scripts/test_emulated.sh arm build/arm
 
 test-windows:
 	@scripts/setup_windows.sh
 	@test -e build/windows/build.ninja || cmake --preset windows
 	@cmake --build build/windows -j $(JOBS)
-	@scripts/test_windows.sh build/windows
+	@scripts/test_emulated.sh windows build/windows
 
 fuzz:
 	@fuzz/run.sh $(SECONDS_EACH)

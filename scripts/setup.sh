@@ -11,36 +11,17 @@ test_modules=(numpy==2.4.6 pillow==13.0.0 tensorboard==2.21.0 expecttest==0.3.0 
               onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0)
 packages=(g++ make cmake ninja-build ccache git python3 python3-venv libhwy-dev libcli11-dev nlohmann-json3-dev
           libjpeg62-turbo-dev libpng-dev zlib1g-dev libisal-dev libpcre2-dev pkg-config libgtest-dev libboost1.81-dev libjs-chart.js)
+. scripts/debian.sh
 
-say() { printf '[setup] %s\n' "$*"; }
-
-missing_packages() {
-  local name
-  for name in "${packages[@]}"; do
-    dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$name"
-  done
-}
-
-install_packages() {
-  if ! command -v dpkg-query >/dev/null; then
-    local program
-    for program in c++ cmake ninja python3; do
-      command -v $program >/dev/null || { say "This is not a Debian or Ubuntu system: install the counterparts of: ${packages[*]}"; exit 1; }
-    done
+install_system_packages() {
+  if command -v dpkg-query > /dev/null; then
+    install_packages "${packages[@]}"
     return
   fi
-  local missing
-  missing=$(missing_packages)
-  [ -z "$missing" ] && return
-  if [ "$(id -u)" != 0 ]; then
-    say "Some system packages are missing. Run this, then make again:"
-    printf '  sudo apt-get install -y --no-install-recommends %s\n' "$missing"
-    exit 1
-  fi
-  say "installing system packages: $missing"
-  apt-get update -qq
-  # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  local program
+  for program in c++ cmake ninja python3; do
+    command -v $program > /dev/null || { say "This is not a Debian or Ubuntu system: install the counterparts of: ${packages[*]}"; exit 1; }
+  done
 }
 
 has_torch() {  # a python that has torch 2.11 or newer
@@ -70,5 +51,5 @@ install_torch() {
   touch "$wanted"
 }
 
-install_packages
+install_system_packages
 [ -n "${TOST_SMALL:-}" ] || install_torch

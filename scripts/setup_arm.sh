@@ -8,32 +8,22 @@ root=build/arm-root
 libraries=(libhwy1 libhwy-dev libgtest-dev libgmock-dev libjpeg62-turbo libjpeg62-turbo-dev libpng16-16 libpng-dev zlib1g zlib1g-dev
            libpcre2-8-0 libpcre2-16-0 libpcre2-32-0 libpcre2-posix3 libpcre2-dev libisal2 libisal-dev nlohmann-json3-dev
            libcli11-dev)
-
-say() { printf '[setup] %s\n' "$*"; }
+. scripts/debian.sh
 
 if ! command -v apt-get >/dev/null; then
   say "This is not a Debian or Ubuntu system: the cross compiler and Arm's libraries are taken from there."
   exit 1
 fi
-if ! { command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64; } >/dev/null; then
-  if [ "$(id -u)" != 0 ]; then
-    say "Run this, then make again:"
-    printf '  sudo apt-get install -y --no-install-recommends %s\n' "${packages[*]}"
-    exit 1
-  fi
-  say "installing system packages: ${packages[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
-fi
+{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64; } > /dev/null || install_packages "${packages[@]}"
 [ "$(cat $root/.complete 2> /dev/null)" = "${libraries[*]}" ] && exit 0
 
 # Package lists of their own: this system stays without packages of a second architecture.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
-mkdir -p "$work"/{state/lists/partial,cache/archives/partial,debs} $root
-options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Dir::State="$work/state"
-         -o Dir::State::status=/dev/null -o Dir::Cache="$work/cache")
+mkdir -p "$work/debs" $root
+apart "$work"
+options+=(-o APT::Architecture=arm64 -o APT::Architectures=arm64)
 say "fetching Arm's libraries into $root"
 apt-get "${options[@]}" update
 (cd "$work/debs" && apt-get "${options[@]}" download "${libraries[@]}")

@@ -7,34 +7,20 @@ packages=(g++-mingw-w64-x86-64-posix libz-mingw-w64-dev wine64 nasm dpkg-dev lib
 sources=(highway libpng1.6 libjpeg-turbo pcre2 libisal)
 headers=(nlohmann-json3-dev libcli11-dev)
 root=$PWD/build/windows-root
-
-say() { printf '[setup] %s\n' "$*"; }
+. scripts/debian.sh
 
 if ! command -v apt-get > /dev/null; then
   say "This is not a Debian or Ubuntu system: the cross compiler, wine and the libraries' sources are taken from there."
   exit 1
 fi
-if ! dpkg -s "${packages[@]}" > /dev/null 2>&1; then
-  if [ "$(id -u)" != 0 ]; then
-    say "Run this, then make again:"
-    printf '  sudo apt-get install -y --no-install-recommends %s\n' "${packages[*]}"
-    exit 1
-  fi
-  say "installing system packages: ${packages[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" > /dev/null
-fi
+install_packages "${packages[@]}"
 [ "$(cat "$root/.complete" 2> /dev/null)" = "${sources[*]}" ] && exit 0
 
-# Lists of sources of their own: this system's lists stay as they are.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
-mkdir -p "$work"/{state/lists/partial,cache/archives/partial,src} "$root"/{include,lib/pkgconfig}
-. /etc/os-release
-echo "deb-src http://deb.debian.org/debian $VERSION_CODENAME main" > "$work/sources.list"
-options=(-qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State="$work/state"
-         -o Dir::State::status=/dev/null -o Dir::Cache="$work/cache" -o APT::Sandbox::User=root)
+mkdir -p "$work/src" "$root"/{include,lib/pkgconfig}
+apart_for_sources "$work"
 say "building the libraries for Windows into $root: two minutes"
 cd "$work/src"
 apt-get "${options[@]}" update

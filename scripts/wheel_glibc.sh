@@ -17,14 +17,8 @@ done
 export ZIG_GLOBAL_CACHE_DIR=$zig/cache ZIG_LOCAL_CACHE_DIR=$zig/cache
 
 if ! [ -e "$zig/libhwy.a" ]; then
-  apt=$zig/apt
-  mkdir -p "$apt"/{state/lists/partial,cache/archives/partial}
-  release=$(. /etc/os-release; echo "$VERSION_CODENAME")
-  # The mirror that this machine has set.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Component: main" "Codename: $release" | head -1)
-  echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" > "$apt/list"
-  options=(-qq -o Dir::Etc::sourcelist="$apt/list" -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=root
-           -o Dir::State="$apt/state" -o Dir::State::status=/dev/null -o Dir::Cache="$apt/cache")
+  . scripts/debian.sh
+  apart_for_sources "$zig/apt"
   apt-get "${options[@]}" update
   (cd "$zig" && apt-get "${options[@]}" source --download-only highway && tar xzf highway_*.orig.tar.gz)
   highway=$(echo "$zig"/highway-*/)
