@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/kinds/language/bench.h"
-#include "tost/kinds/sequence/bench.h"
-#include "tost/kinds/vision/bench.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/sequence/file.h"
 #include "tost/kinds/vision/config.h"
+#include "tost/kinds/vision/model_file.h"
 
 namespace tost {
 namespace {

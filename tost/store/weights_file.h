@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "tost/engine/metadata.h"
 #include "tost/engine/model_files.h"
+#include "tost/nn/layers.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/safetensors.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -33,6 +36,31 @@ void finish_loading(torch::nn::Module& model, const std::string& where);
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where);
+
+// A model with what its file says of it.
+template <class Model, class Info>
+struct Loaded {
+  std::shared_ptr<Model> model;  // float32, in evaluation mode
+  Info info;
+  std::filesystem::path file;              // the file read
+  Precision precision = Precision::kFp32;  // that the file holds its weights in
+};
+
+// Loads a file of this program. `info_of` reads its metadata, and `make` makes the model of a
+// configuration. Throws data Errors that name the file.
+template <class Model, class Info>
+Loaded<Model, Info> load_described(
+    const std::filesystem::path& file,
+    Info (*info_of)(const std::map<std::string, std::string>& metadata, const std::string& where),
+    std::shared_ptr<Model> (*make)(const decltype(Info::config)& config, WeightInit init)) {
+  const std::string where = cat("'", file.string(), "'");
+  const SafetensorsFile content = load_safetensors(file);
+  Loaded<Model, Info> loaded{.info = info_of(content.metadata, where), .file = file};
+  loaded.model = read_from(where, [&] { return make(loaded.info.config, WeightInit::kNone); });
+  take_described_weights(*loaded.model, content.tensors, where);
+  loaded.precision = stored_precision(content.metadata, where);
+  return loaded;
+}
 
 // Finds a stored precision by name. Throws a usage Error for an unknown name.
 Precision storable_precision(const std::string& name);

@@ -1,5 +1,4 @@
-#include "tost/kinds/language/bench.h"
-
+// Measures language models for `tost bench model`.
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/kinds/language/engine.h"

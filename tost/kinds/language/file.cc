@@ -9,7 +9,6 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/store/weights_file.h"
 
 namespace tost {
 
@@ -17,17 +16,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
-  LoadedLanguage loaded;
-  loaded.file = find_intact_model_file(path, weights);
-  if (is_foreign_checkpoint(loaded.file)) return load_foreign_language(loaded.file, weights);
-  const std::string where = cat("'", loaded.file.string(), "'");
-  const SafetensorsFile content = load_safetensors(loaded.file);
-  loaded.info = language_info_of(content.metadata, where);
-  read_from(where, [&] { validate(loaded.info.config); });
-  loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
-  take_described_weights(*loaded.model, content.tensors, where);
-  loaded.precision = stored_precision(content.metadata, where);
-  return loaded;
+  const fs::path file = find_intact_model_file(path, weights);
+  if (is_foreign_checkpoint(file)) return load_foreign_language(file, weights);
+  return load_described(file, language_info_of, make_language_model);
 }
 
 void save_language_file(const fs::path& file, const LanguageModel& model,
@@ -78,8 +69,6 @@ LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelF
   }
   return c;
 }
-
-namespace fs = std::filesystem;
 
 constexpr char kHead[] = "lm_head.weight", kTokenTable[] = "transformer.wte.weight";
 

@@ -5,19 +5,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "tost/bench/bench_model.h"
 #include "tost/engine/language_file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
 
-struct LoadedLanguage {
-  std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
-  LanguageInfo info;
-  std::filesystem::path file;              // the file read
-  Precision precision = Precision::kFp32;  // that the file holds its weights in
-};
+using LoadedLanguage = Loaded<LanguageModel, LanguageInfo>;
 
 // Loads a model from a path that load_model_file accepts, even a file of torch.save. Throws a data
 // Error naming the file, and the kind of a model of another kind.
@@ -49,5 +46,10 @@ void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
 // Throws a usage Error if the tokenizer `name` is not that of the model of `file`.
 void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
                           const std::string& file);
+
+// For `tost bench model`, with the products of LanguageModel::extend() over `tokens` tokens of
+// `batch` texts.
+std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, bool file);
+std::vector<Product> language_products(const LanguageModel& model, int64_t batch, int64_t tokens);
 
 }  // namespace tost

@@ -8,7 +8,6 @@
 #include "tost/data/text_layout.h"
 #include "tost/data/token_task.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/file.h"

@@ -1,5 +1,4 @@
-#include "tost/kinds/sequence/bench.h"
-
+// Measures classifiers of sequences for `tost bench model`.
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/kinds/sequence/eval.h"

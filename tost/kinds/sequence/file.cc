@@ -3,9 +3,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
-#include "tost/nn/state_dict.h"
-#include "tost/ops/safetensors.h"
-#include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {
@@ -69,25 +66,24 @@ SequenceInfo sequence_info_from_json(const json& object, const std::string& wher
   });
 }
 
+static SequenceInfo sequence_info_of(const std::map<std::string, std::string>& metadata,
+                                     const std::string& where) {
+  json object = stored_description(metadata, {"config", "coding", "classes", "training"}, where);
+  object["kind"] = kSequence;
+  return sequence_info_from_json(object, where);
+}
+
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info) {
   return described_metadata(kSequence, to_json(info));
 }
 
 LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
-  LoadedSequence loaded;
-  loaded.file = find_intact_model_file(path, weights);
-  const std::string where = cat("'", loaded.file.string(), "'");
-  const std::string kind = model_kind(loaded.file, weights);
-  if (kind != kSequence) fail_data(where, " holds a ", kind, " model, not a sequence model.");
-  const SafetensorsFile content = load_safetensors(loaded.file);
-  json object =
-      stored_description(content.metadata, {"config", "coding", "classes", "training"}, where);
-  object["kind"] = kind;
-  loaded.info = sequence_info_from_json(object, where);
-  loaded.model = make_sequence_classifier(loaded.info.config, WeightInit::kNone);
-  take_described_weights(*loaded.model, content.tensors, where);
-  loaded.precision = stored_precision(content.metadata, where);
-  return loaded;
+  const fs::path file = find_intact_model_file(path, weights);
+  const std::string kind = model_kind(file, weights);
+  if (kind != kSequence) {
+    fail_data("'", file.string(), "' holds a ", kind, " model, not a sequence model.");
+  }
+  return load_described(file, sequence_info_of, make_sequence_classifier);
 }
 
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,

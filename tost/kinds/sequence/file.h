@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/bench/bench_model.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/nn/precision.h"
@@ -23,12 +24,7 @@ struct SequenceInfo {
   nlohmann::json training = nlohmann::json::object();  // facts about its training, free in form
 };
 
-struct LoadedSequence {
-  std::shared_ptr<SequenceClassifier> model;  // float32, in evaluation mode
-  SequenceInfo info;
-  std::filesystem::path file;              // the file read
-  Precision precision = Precision::kFp32;  // that the file holds its weights in
-};
+using LoadedSequence = Loaded<SequenceClassifier, SequenceInfo>;
 
 nlohmann::json to_json(const SequenceInfo& info);
 // Reads a description. Throws a data Error naming `where` for unknown or missing keys, wrong types,
@@ -48,5 +44,10 @@ LoadedSequence load_sequence_file(const std::filesystem::path& path,
 // order of classes must be equal. `data` names the data in the message.
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data);
+
+// For `tost bench model`, with the products of SequenceClassifier::forward().
+std::unique_ptr<BenchModel> open_bench_sequence(const BenchModelSource& source, bool file);
+std::vector<Product> sequence_products(const SequenceClassifier& model, int64_t batch,
+                                       int64_t tokens);
 
 }  // namespace tost

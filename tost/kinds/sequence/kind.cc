@@ -7,7 +7,6 @@
 #include "tost/base/file.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"

@@ -1,5 +1,4 @@
-#include "tost/kinds/vision/bench.h"
-
+// Measures image classifiers for `tost bench model`.
 #include <optional>
 #include <utility>
 

@@ -6,7 +6,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/vision/bench.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/explain_report.h"

@@ -6,22 +6,13 @@
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"
-#include "tost/store/weights_file.h"
 
 namespace tost {
 
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights) {
-  LoadedModel loaded;
-  loaded.file = find_intact_model_file(path, weights);
-  if (is_foreign_checkpoint(loaded.file)) return load_foreign_vision(loaded.file, weights);
-  const SafetensorsFile content = load_safetensors(loaded.file);
-  const std::string where = cat("'", loaded.file.string(), "'");
-  loaded.info = model_info_of(content.metadata, where);
-  loaded.model = read_from(
-      where, [&] { return make_image_classifier(loaded.info.config, WeightInit::kNone); });
-  take_described_weights(*loaded.model, content.tensors, where);
-  loaded.precision = stored_precision(content.metadata, where);
-  return loaded;
+  const std::filesystem::path file = find_intact_model_file(path, weights);
+  if (is_foreign_checkpoint(file)) return load_foreign_vision(file, weights);
+  return load_described(file, model_info_of, make_image_classifier);
 }
 
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,

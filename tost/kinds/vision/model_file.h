@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
+#include "tost/bench/bench_model.h"
 #include "tost/engine/vision_file.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/nn/precision.h"
@@ -12,12 +14,7 @@
 
 namespace tost {
 
-struct LoadedModel {
-  std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
-  ModelInfo info;
-  std::filesystem::path file;              // the file read
-  Precision precision = Precision::kFp32;  // that the file holds its weights in
-};
+using LoadedModel = Loaded<ImageClassifier, ModelInfo>;
 
 // Reads safetensors files of this program and those of load_foreign_vision().
 // Throws a data Error naming the file, and the tensor whose shape does not fit or whose values are
@@ -33,5 +30,10 @@ void save_model_file(const std::filesystem::path& file, const ImageClassifier& m
 // evaluation: bicubic scaling of the shorter side to args.input_size (224 by default), the central
 // square, ImageNet's mean and deviation. Classes without names are called "0", "1", ….
 LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
+
+// For `tost bench model`, with the products of ImageClassifier::forward() on pictures of a side but
+// those between tokens in attention.
+std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bool file);
+std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side);
 
 }  // namespace tost
