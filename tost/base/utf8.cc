@@ -1,5 +1,7 @@
 #include "tost/base/utf8.h"
 
+#include <algorithm>
+
 namespace tost {
 namespace {
 
@@ -52,6 +54,18 @@ size_t first_invalid_utf8(std::string_view text) {
     at += length;
   }
   return at;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
 }
 
 }  // namespace tost

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tost {
 
@@ -22,5 +23,8 @@ void append_utf8(std::string& text, uint32_t code_point);
 
 // The offset of the first byte that is in no well-formed character; text.size() if there is none.
 size_t first_invalid_utf8(std::string_view text);
+
+// The lines of a text, empty ones too, without their ends "\n" or "\r\n".
+std::vector<std::string_view> lines_of(std::string_view text);
 
 }  // namespace tost

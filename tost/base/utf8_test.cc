@@ -42,5 +42,13 @@ TEST(Utf8, TakesSurrogatesIfRequested) {
   }
 }
 
+TEST(Utf8, LinesEndAtLineBreaksOfEitherKind) {
+  using Lines = std::vector<std::string_view>;
+  EXPECT_EQ(lines_of("a\r\n\nb\n"), (Lines{"a", "", "b"}));
+  EXPECT_EQ(lines_of("a\nb\r"), (Lines{"a", "b"}));
+  EXPECT_EQ(lines_of("\n"), Lines{""});
+  EXPECT_EQ(lines_of(""), Lines{});
+}
+
 }  // namespace
 }  // namespace tost

@@ -10,6 +10,7 @@
 #include "tost/base/path.h"
 #include "tost/base/posix.h"
 #include "tost/base/text.h"
+#include "tost/base/utf8.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
@@ -38,20 +39,6 @@ std::string read_prompt_file(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
-// The lines of a text that are not empty, without carriage returns.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) lines.push_back(std::move(line));
-    begin = end + 1;
-  }
-  return lines;
-}
-
 // A prompt and how messages name it.
 struct NamedPrompt {
   std::string text, where;
@@ -60,9 +47,11 @@ struct NamedPrompt {
 std::vector<NamedPrompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
   if (!o.prompts_file.empty()) {
     std::vector<NamedPrompt> prompts;
-    for (auto& line : lines_of(read_prompt_file(o.prompts_file))) {
+    const std::string text = read_prompt_file(o.prompts_file);
+    for (const std::string_view line : lines_of(text)) {
+      if (line.empty()) continue;
       prompts.push_back(
-          {std::move(line), cat("Prompt ", prompts.size() + 1, " of '", o.prompts_file, "'")});
+          {std::string(line), cat("Prompt ", prompts.size() + 1, " of '", o.prompts_file, "'")});
     }
     if (prompts.empty()) {
       fail_data("'", o.prompts_file, "' holds no prompt; one a line is expected.");
@@ -102,16 +91,12 @@ void check_options(const GenerateFlags& o) {
 
 std::vector<int64_t> encode(const NamedPrompt& prompt, const Tokenizer& tokenizer,
                             bool may_be_empty) {
-  try {
-    const auto ids = tokenizer.encode(prompt.text);
-    if (ids.empty() && !may_be_empty) {
-      fail_usage("it is empty; give at least one character.");
-    }
-    return {ids.begin(), ids.end()};
-  } catch (const Error& error) {
-    const auto message = cat(prompt.where, " cannot be read: ", error.what());
-    throw Error(error.kind(), message);
+  const auto where = cat(prompt.where, " cannot be read");
+  const auto ids = tokenizer.encode(prompt.text, where);
+  if (ids.empty() && !may_be_empty) {
+    fail_usage(where, ": it is empty; give at least one character.");
   }
+  return {ids.begin(), ids.end()};
 }
 
 nlohmann::json to_json(const GenerateStats& s) {

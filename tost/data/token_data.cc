@@ -29,13 +29,9 @@ void put(const std::string& name, TextSplit split, TextData& data) {
 TextSplit encode_part(const TextPart& part, const std::string& split, const Tokenizer& tokenizer) {
   const std::string name = cat("'", part.file.string(), "' (", split, ")");
   const TextFile file(part);
-  try {
-    const std::vector<int32_t> ids = tokenizer.encode(file.text());
-    if (ids.empty()) return {};
-    return {std::make_shared<TokenSource>(ids, name), static_cast<int64_t>(file.text().size())};
-  } catch (const Error& error) {
-    throw Error(error.kind(), cat(name, ": ", error.what()));
-  }
+  const std::vector<int32_t> ids = tokenizer.encode(file.text(), name);
+  if (ids.empty()) return {};
+  return {std::make_shared<TokenSource>(ids, name), static_cast<int64_t>(file.text().size())};
 }
 
 TextData open_texts(const TextSpec& spec, const TextLayout& layout,

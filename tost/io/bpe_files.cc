@@ -65,17 +65,8 @@ class Gpt2Alphabet {
 constexpr int64_t kMaxFile = int64_t{64} << 20;  // GPT-2's are about 1 MB
 constexpr size_t kTokens = 50'256;
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
+std::vector<std::string_view> filled_lines(std::string_view text) {
+  return lines_of(text.substr(0, text.find_last_not_of("\r\n") + 1));
 }
 
 void check_count(size_t tokens, const fs::path& file) {
@@ -88,7 +79,7 @@ void check_count(size_t tokens, const fs::path& file) {
 std::vector<std::string> read_ranks(const fs::path& file) {
   const std::string text = read_file(file, kMaxFile);
   std::vector<std::string> tokens;
-  for (const std::string_view line : lines_of(text)) {
+  for (const std::string_view line : filled_lines(text)) {
     const size_t space = std::min(line.find(' '), line.size());
     std::optional<std::string> token = from_base64(line.substr(0, space));
     if (!token || token->empty() || line.substr(space) != cat(" ", tokens.size())) {
@@ -105,7 +96,7 @@ std::vector<std::string> read_merges(const fs::path& file, const Gpt2Alphabet& a
   const std::string text = read_file(file, kMaxFile);
   std::vector<std::string> tokens;
   for (const uint8_t byte : alphabet.order()) tokens.emplace_back(1, static_cast<char>(byte));
-  const auto lines = lines_of(text);
+  const auto lines = filled_lines(text);
   if (lines.empty() || !lines.front().starts_with("#version: 0.2")) {
     fail_data("'", file.string(), "' does not begin with '#version: 0.2' as GPT-2's merges do.");
   }

@@ -76,6 +76,14 @@ size_t checked_id(const Tokenizer& tokenizer, int32_t id) {
   return static_cast<size_t>(id);
 }
 
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const std::string& where) const {
+  try {
+    return encode(text);
+  } catch (const Error& error) {
+    throw Error(error.kind(), cat(where, ": ", error.what()));
+  }
+}
+
 std::shared_ptr<const Tokenizer> tokenizer_from_json(const json& object, const std::string& where) {
   const Kind& kind = find_kind(object, where);
   for (const auto& [key, value] : object.items()) {

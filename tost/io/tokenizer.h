@@ -25,6 +25,8 @@ class Tokenizer {
   // Encodes ordinary text, in which names of special tokens have no meaning. Throws a data Error
   // naming the byte offset of a character outside the vocabulary.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  // The same, where `where` and a colon begin the message of an Error.
+  std::vector<int32_t> encode(std::string_view text, const std::string& where) const;
 
   // The bytes of one token; a token may hold part of a character. Throws a data Error for an id
   // outside the vocabulary.

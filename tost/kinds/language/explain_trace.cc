@@ -273,12 +273,8 @@ Passage passage_of_text(const LanguageInfo& info, std::string_view text, const s
   more = more || beginning.size() < text.size();
   Passage passage;
   passage.source = source;
-  try {
-    const auto ids = tokenizer.encode(beginning);
-    passage.ids.assign(ids.begin(), ids.end());
-  } catch (const Error& error) {
-    throw Error(error.kind(), cat(source, " cannot be read: ", error.what()));
-  }
+  const auto ids = tokenizer.encode(beginning, cat(source, " cannot be read"));
+  passage.ids.assign(ids.begin(), ids.end());
   if (passage.ids.empty()) fail_usage(source, " holds no token; at least one is needed.");
   if (static_cast<int64_t>(passage.ids.size()) > limit || more) {
     passage.ids.resize(std::min(passage.ids.size(), static_cast<size_t>(limit)));

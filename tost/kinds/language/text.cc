@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/base/utf8.h"
 #include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/file.h"
@@ -45,12 +46,8 @@ class RowStream {
   }
 
   void add(std::string_view text, const std::string& where) {
-    try {
-      const std::vector<int32_t> ids = tokenizer_.encode(text);
-      ids_.insert(ids_.end(), ids.begin(), ids.end());
-    } catch (const Error& error) {
-      throw Error(error.kind(), cat(where, ": ", error.what()));
-    }
+    const std::vector<int32_t> ids = tokenizer_.encode(text, where);
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
     ids_.push_back(tokenizer_.end_of_text());
     bytes_ += static_cast<int64_t>(text.size());
   }
@@ -105,16 +102,6 @@ LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo
   return {opened.tokens, opened.bytes, split};
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t\r") == line.npos;
-}
-
-}  // namespace
-
 fs::path find_rows_file(const fs::path& path) {
   if (!is_folder(path)) return path;  // reading it reports the error
   std::vector<fs::path> found;
@@ -130,12 +117,10 @@ fs::path find_rows_file(const fs::path& path) {
 std::vector<JsonRow> read_rows(const fs::path& file) {
   const MappedFile map(file);
   std::vector<JsonRow> rows;
-  std::string_view rest = map.bytes();
-  for (int64_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (is_blank(line)) continue;
+  int64_t number = 0;
+  for (const std::string_view line : lines_of(map.bytes())) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = cat("'", file.string(), "' line ", number);
     JsonRow row{parse_json(line, where), where};
     if (!row.object.is_object()) fail_data(row.where, " is not a JSON object.");

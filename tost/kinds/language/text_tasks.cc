@@ -28,16 +28,6 @@ struct Passage {
 };
 using Passages = std::vector<Passage>;
 
-void append(const Tokenizer& tokenizer, std::string_view text, const std::string& where,
-            std::vector<int64_t>& ids) {
-  try {
-    const std::vector<int32_t> encoded = tokenizer.encode(text);
-    ids.insert(ids.end(), encoded.begin(), encoded.end());
-  } catch (const Error& error) {
-    throw Error(error.kind(), cat(where, ": ", error.what()));
-  }
-}
-
 Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
   const std::string text = string_of(row, "text");
   const size_t space = text.rfind(' ');
@@ -45,9 +35,11 @@ Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
     fail_data(row.where, " has no last word: a space with text on both sides is expected.");
   }
   Passage passage;
-  append(tokenizer, std::string_view(text).substr(0, space), row.where, passage.ids);
-  passage.context = static_cast<int64_t>(passage.ids.size());
-  append(tokenizer, std::string_view(text).substr(space), row.where, passage.ids);
+  const auto before = tokenizer.encode(std::string_view(text).substr(0, space), row.where);
+  const auto word = tokenizer.encode(std::string_view(text).substr(space), row.where);
+  passage.ids.assign(before.begin(), before.end());
+  passage.ids.insert(passage.ids.end(), word.begin(), word.end());
+  passage.context = std::ssize(before);
   passage.target = to_lower(std::string_view(text).substr(space + 1));
   if (passage.context == 0 || passage.context == static_cast<int64_t>(passage.ids.size())) {
     fail_data(row.where, " has a context or a last word without tokens.");
@@ -278,12 +270,7 @@ std::vector<ScoredText> fill_in(const Question& question, const Tokenizer& token
                                 const std::string& where) {
   std::vector<ScoredText> texts;
   for (const std::string& choice : question.choices) {
-    std::vector<int32_t> ids;
-    try {
-      ids = tokenizer.encode(question.before + choice + question.after);
-    } catch (const Error& error) {
-      throw Error(error.kind(), cat(where, ": ", error.what()));
-    }
+    const auto ids = tokenizer.encode(question.before + choice + question.after, where);
     if (ids.size() < 2) fail_data(where, " has fewer than two tokens with '", choice, "'.");
     texts.push_back({{ids.begin(), ids.end()}, static_cast<int64_t>(ids.size()) - 1});
   }
