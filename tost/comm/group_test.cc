@@ -67,9 +67,11 @@ TEST_P(Groups, TextsCountsAndDecisionsAreShared) {
     add_up(&group, counts);
     EXPECT_EQ(counts, (std::vector<int64_t>{group.world(), group.world() << 40}));
     double number = 0.5;
-    EXPECT_TRUE(add_up(&group, {&number}, false));
+    int64_t count = int64_t{1} << 40;
+    EXPECT_TRUE(add_up(&group, {&number}, {&count}, false));
     EXPECT_EQ(number, 0.5 * double(group.world()));
-    EXPECT_FALSE(add_up(&group, {&number}, group.rank() == 1));
+    EXPECT_EQ(count, group.world() << 40);
+    EXPECT_FALSE(add_up(&group, {&number}, {}, group.rank() == 1));
   });
 }
 

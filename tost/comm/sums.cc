@@ -6,15 +6,18 @@ namespace tost {
 
 using torch::Tensor;
 
-bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped) {
+bool add_up(Group* group, const std::vector<double*>& numbers, const std::vector<int64_t*>& counts,
+            bool stopped) {
   if (group == nullptr) return !stopped;
-  Tensor sums = torch::zeros({int64_t(numbers.size()) + 1}, torch::kDouble);
-  auto* sum = sums.data_ptr<double>();
-  for (size_t i = 0; i < numbers.size(); ++i) sum[i] = *numbers[i];
-  sum[numbers.size()] = stopped ? 1 : 0;
-  group->sum(sums);
-  for (size_t i = 0; i < numbers.size(); ++i) *numbers[i] = sum[i];
-  return sum[numbers.size()] == 0;
+  std::vector<double> sums{stopped ? 1.0 : 0.0};
+  for (const double* number : numbers) sums.push_back(*number);
+  for (const int64_t* count : counts) sums.push_back(double(*count));
+  group->sum(torch::from_blob(sums.data(), {int64_t(sums.size())}, torch::kDouble));
+  auto sum = sums.begin();
+  const bool none = *sum++ == 0;
+  for (double* number : numbers) *number = *sum++;
+  for (int64_t* count : counts) *count = int64_t(*sum++);
+  return none;
 }
 
 void add_up(Group* group, std::vector<int64_t>& counts) {

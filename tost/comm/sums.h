@@ -10,9 +10,10 @@
 
 namespace tost {
 
-// Replaces each number by its sum over the processes. Returns false if a process was stopped; the
-// numbers then have no meaning.
-bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
+// Replaces each number, and each count below 2^53, by its sum over the processes. Returns false if
+// a process was stopped; the numbers then have no meaning.
+bool add_up(Group* group, const std::vector<double*>& numbers, const std::vector<int64_t*>& counts,
+            bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 
 // Sums over the processes of `group`, which must outlive all tensors computed with them. All

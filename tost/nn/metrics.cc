@@ -28,12 +28,7 @@ ClassificationMeter::ClassificationMeter(int64_t classes)
     : confusion_(torch::zeros({classes, classes}, torch::kLong)) {}
 
 bool ClassificationMeter::add_up(Group* group, bool stopped) {
-  if (!tost::add_up(group, {&loss_}, stopped)) return false;
-  std::vector<int64_t> counts{images_, top1_, top5_};
-  tost::add_up(group, counts);
-  images_ = counts[0];
-  top1_ = counts[1];
-  top5_ = counts[2];
+  if (!tost::add_up(group, {&loss_}, {&images_, &top1_, &top5_}, stopped)) return false;
   if (group != nullptr) group->sum(confusion_);
   return true;
 }

@@ -73,15 +73,7 @@ void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
 }
 
 bool AnswerTally::add_up(Group* group, bool stopped) {
-  if (group == nullptr) return !stopped;
-  std::vector<int64_t> counts{samples_, tokens_, exact_, right_};
-  if (!tost::add_up(group, {&loss_}, stopped)) return false;
-  tost::add_up(group, counts);
-  samples_ = counts[0];
-  tokens_ = counts[1];
-  exact_ = counts[2];
-  right_ = counts[3];
-  return true;
+  return tost::add_up(group, {&loss_}, {&samples_, &tokens_, &exact_, &right_}, stopped);
 }
 
 AnswerScores AnswerTally::scores() const {

@@ -212,7 +212,7 @@ std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {
     });
     sum += model_->loss(ids, targets).item<double>();
   }
-  if (!add_up(group_, {&sum}, stopped)) return std::nullopt;
+  if (!add_up(group_, {&sum}, {}, stopped)) return std::nullopt;
   const double loss = sum / double(config_.eval_batches);
   json metrics{{"loss", loss},
                {"perplexity", std::exp(loss)},
