@@ -10,6 +10,13 @@ namespace tost {
 
 namespace fs = std::filesystem;
 
+std::optional<fs::path> run_config_file(const fs::path& model_file) {
+  const fs::path checkpoints = absolute_path(model_file).parent_path().parent_path();
+  const fs::path file = checkpoints.parent_path() / kConfigFile;
+  const bool found = checkpoints.filename() == kCheckpointFolder && is_plain_file(file);
+  return found ? std::optional(file) : std::nullopt;
+}
+
 std::string optimizer_shard_name(int64_t shard, int64_t shards) {
   char name[80];
   std::snprintf(name, sizeof name, "optimizer-%05lld-of-%05lld.safetensors",

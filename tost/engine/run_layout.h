@@ -33,6 +33,9 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kLatestPointer[] = "latest";
 inline constexpr char kBestPointer[] = "best";
 
+// The settings of the run that holds a model file (RUN/checkpoints/STEP/FILE), or nothing.
+std::optional<std::filesystem::path> run_config_file(const std::filesystem::path& model_file);
+
 // Names the file of a shard: "optimizer-00001-of-00004.safetensors" for shard 0 of 4.
 std::string optimizer_shard_name(int64_t shard, int64_t shards);
 

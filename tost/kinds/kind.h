@@ -86,18 +86,16 @@ inline std::string open_known_data(const ExplainRequest& request, bool known,
 template <class Config>
 std::optional<Config> run_config(const ConfigForm<Config>& form,
                                  const std::filesystem::path& model_file) {
-  const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
-  if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
-  const auto file = checkpoints.parent_path() / kConfigFile;
-  if (!is_plain_file(file)) return std::nullopt;
-  nlohmann::json values = read_config_file(file);
+  const auto file = run_config_file(model_file);
+  if (!file) return std::nullopt;
+  nlohmann::json values = read_config_file(*file);
   const auto recipes = names_of(form.recipes);
   const auto recipe = values.find("recipe");
   const bool other_kind =
       recipe != values.end() && std::find(recipes.begin(), recipes.end(), *recipe) == recipes.end();
   if (other_kind) return std::nullopt;
   values.erase("from");  // need not be there any more
-  return make_config(form, values, cat("'", file.string(), "'"));
+  return make_config(form, values, cat("'", file->string(), "'"));
 }
 
 // A column of the table of presets: its title, and its key in a preset's description.

@@ -75,10 +75,9 @@ void check_resumed(const std::vector<FieldInfo>& fields, const json& before, con
 
 json scored_data(json input, const std::filesystem::path& model_file,
                  std::vector<std::string> keys) {
-  const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
-  const auto config = checkpoints.parent_path() / kConfigFile;
-  if (checkpoints.filename() != kCheckpointFolder || !is_plain_file(config)) return input;
-  const json saved = read_config_file(config);
+  const auto config = run_config_file(model_file);
+  if (!config) return input;
+  const json saved = read_config_file(*config);
   const json data = saved.value("data", json());
   if (data.is_string() && same_path(data, input.at("data"))) {
     keys.insert(keys.end(), {"data_format", "holdout"});
