@@ -65,7 +65,6 @@ class CausalMeansMixer : public TokenMixer {
   // The subspaces of w; memberships do not depend on them, because a router computes memberships.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
-  int64_t head_count() const { return config_.heads; }
 
   std::shared_ptr<Linear> c_attn;    // [2 C or with the gate 3 C, C]: u, v, g
   std::shared_ptr<Linear> c_proj;    // [C, C]

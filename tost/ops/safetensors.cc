@@ -9,10 +9,6 @@
 namespace tost {
 namespace {
 
-SafetensorsFile tensors_in(ArraysFile file) {
-  return {take_tensors(file.arrays), std::move(file.metadata)};
-}
-
 Arrays dense_arrays(const std::map<std::string, torch::Tensor>& tensors) {
   Arrays arrays;
   for (const auto& [name, tensor] : tensors) {
@@ -26,17 +22,9 @@ Arrays dense_arrays(const std::map<std::string, torch::Tensor>& tensors) {
 
 }  // namespace
 
-SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
-  return tensors_in(parse_arrays(std::move(bytes), name));
-}
-
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
-  return tensors_in(load_arrays(path));
-}
-
-std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  return arrays_bytes(dense_arrays(tensors), metadata);
+  ArraysFile file = load_arrays(path);
+  return {take_tensors(file.arrays), std::move(file.metadata)};
 }
 
 void save_safetensors(const std::filesystem::path& path,

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 
 #include "tost/torch.h"
@@ -19,13 +18,8 @@ struct SafetensorsFile {
 // may have any device and strides; a data Error names one that is not dense.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
-SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);
-
 void save_safetensors(const std::filesystem::path& path,
                       const std::map<std::string, torch::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
-
-std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace tost

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tost/base/error.h"
+#include "tost/engine/arrays_file.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_test_util.h"
-#include "tost/ops/safetensors.h"
 
 namespace tost {
 namespace {
@@ -22,11 +22,11 @@ TEST_P(SafetensorsCase, IsAcceptedOrRefusedWithAReason) {
   const auto& c = GetParam();
   const auto bytes = std::make_shared<std::string>(c.bytes);
   if (*c.message == '\0') {
-    EXPECT_NO_THROW(parse_safetensors(bytes, "f.safetensors"));
+    EXPECT_NO_THROW(parse_arrays(bytes, "f.safetensors"));
     return;
   }
   try {
-    parse_safetensors(bytes, "f.safetensors");
+    parse_arrays(bytes, "f.safetensors");
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kData);
@@ -48,7 +48,7 @@ TEST(SafetensorsTruncation, EveryPrefixOfAValidFileIsRefused) {
   const std::string whole = make_file(kGood, 8);
   for (size_t length = 0; length < whole.size(); ++length) {
     const auto cut = std::make_shared<std::string>(whole.substr(0, length));
-    EXPECT_THROW(parse_safetensors(cut, "cut"), Error) << length;
+    EXPECT_THROW(parse_arrays(cut, "cut"), Error) << length;
   }
 }
 
@@ -59,8 +59,8 @@ TEST(SafetensorsTruncation, EveryFlippedByteIsReadOrRefusedButNeverHarmful) {
       auto bytes = std::make_shared<std::string>(whole);
       (*bytes)[at] = static_cast<char>((*bytes)[at] ^ flip);
       try {
-        const auto file = parse_safetensors(bytes, "flipped");
-        for (const auto& [name, tensor] : file.tensors) ASSERT_LE(tensor.nbytes(), 8u);
+        const auto file = parse_arrays(bytes, "flipped");
+        for (const auto& [name, array] : file.arrays) ASSERT_LE(array.bytes(), 8);
       } catch (const Error&) {
       }
     }

@@ -86,12 +86,6 @@ Tensor LanguageEngine::extend(const Tensor& ids, LanguageState& state) {
                    {batch, config().vocab});
 }
 
-Tensor LanguageEngine::step(const std::vector<int64_t>& ids,
-                            const std::vector<LanguageState*>& states) {
-  const PlainMode mode;
-  return tensor_in(engine_->step(ids, states), {int64_t(ids.size()), config().vocab});
-}
-
 Tensor LanguageEngine::hidden(const Tensor& ids, LanguageState* state) {
   const PlainMode mode;
   LanguageState own;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "tost/engine/language_engine.h"
 #include "tost/kinds/language/model.h"
@@ -34,13 +33,6 @@ class LanguageEngine : public LanguageReader {
   // Does the same as LanguageModel::extend(), with the same state, so that both can alternate.
   // Result float32.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
-  // Reads one token of each of several texts at any positions: ids[i] after *states[i], the state
-  // of text i. Returns logits [texts, vocab] float32. A text gets the same bits as in a separate
-  // step.
-  torch::Tensor step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
-  // Makes steps use tile units and bfloat16 weights, if the CPU has these units, so that many texts
-  // take the time of one. Activations are rounded to bfloat16.
-  void expect_texts() { engine_->expect_texts(); }
   // Does the same as LanguageModel::hidden(): returns [B, T, C] float32 after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr) override;
   // Does the same as LanguageModel::logits(), with the head in the engine's precision.

@@ -237,14 +237,15 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
   for (const auto& config : all) {
     const auto model = model_of(config);
     for (const Precision precision : all_precisions()) {
-      LanguageEngine engine(*model, precision);
-      engine.expect_texts();
+      const auto engine = text_engine(*model, precision);
+      engine->expect_texts();
       const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
       std::vector<LanguageState> alone(texts_in_all), together(texts_in_all);
       for (size_t i = 0; i < texts_in_all; ++i) {
         const auto prompt = ids_of(config, 1, 1 + int64_t(3 * i));
-        engine.extend(prompt, alone[i]);
-        engine.extend(prompt, together[i]);
+        for (LanguageState* state : {&alone[i], &together[i]}) {
+          engine->extend(prompt.const_data_ptr<int64_t>(), 1, prompt.size(1), *state);
+        }
       }
       for (int step = 0; step < 4; ++step) {
         std::vector<int64_t> ids;
@@ -256,10 +257,10 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
           ids.push_back(torch::randint(0, config.vocab, {1}).item<int64_t>());
           states.push_back(&together[i]);
         }
-        const auto found = engine.step(ids, states);
+        const Array found = engine->step(ids, states);
         for (size_t r = 0; r < texts.size(); ++r) {
-          const auto wanted = engine.step({ids[r]}, {&alone[texts[r]]});
-          ASSERT_TRUE(torch::equal(found[int64_t(r)], wanted[0]))
+          const Array wanted = engine->step({ids[r]}, {&alone[texts[r]]});
+          ASSERT_TRUE(torch::equal(tensor_of(found)[int64_t(r)], tensor_of(wanted)[0]))
               << config.mixer << " " << precision << " " << texts.size();
         }
       }
@@ -280,14 +281,14 @@ TEST(LanguageEngine, AStepRefusesWhatTheModelCannotRead) {
   auto config = small("tssa");
   config.positions = "learned";
   config.block = 2;
-  LanguageEngine engine(*model_of(config));
+  const auto engine = text_engine(*model_of(config), Precision::kFp32);
   LanguageState state;
-  engine.step({1}, {&state});
-  EXPECT_THROW(engine.step({config.vocab}, {&state}), Error);
+  engine->step({1}, {&state});
+  EXPECT_THROW(engine->step({config.vocab}, {&state}), Error);
   EXPECT_EQ(state.position, 1);
-  engine.step({1}, {&state});
-  EXPECT_THROW(engine.step({1}, {&state}), Error);
-  EXPECT_EQ(engine.step({}, {}).size(0), 0);
+  engine->step({1}, {&state});
+  EXPECT_THROW(engine->step({1}, {&state}), Error);
+  EXPECT_EQ(engine->step({}, {}).size(0), 0);
 }
 
 TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {

@@ -171,17 +171,6 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets,
   }
   if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
   wanted = to_device(wanted, rows.device());
-  if (uses_reader()) {
-    // Works in pieces, because the logits of all rows can be larger than the model.
-    Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
-    constexpr int64_t kLogitRows = 512;
-    for (int64_t i = 0; i < rows.size(0); i += kLogitRows) {
-      const int64_t count = std::min(kLogitRows, rows.size(0) - i);
-      sum += torch::cross_entropy_loss(logits(rows.narrow(0, i, count)), wanted.narrow(0, i, count),
-                                       {}, at::Reduction::Sum, -1);
-    }
-    return (sum / wanted.ne(-1).sum()).to(torch::kFloat);
-  }
   return head_cross_entropy(rows, product_weight(wte_->weight, wte_->copy), wanted);
 }
 
