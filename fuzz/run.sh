@@ -25,7 +25,7 @@ sources_of() {
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/engine/{config_json,metadata,precision}.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/foreign_model.cc tost/engine/{config_json,metadata,precision}.cc
+      echo tost/engine/{config_json,foreign_model,metadata,precision}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/fields.cc ;;

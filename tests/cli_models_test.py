@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import unittest
 
@@ -104,6 +105,32 @@ class Listing(cli_test.Case):
             self.file("models.json", text)
             self.error("models", exit_code=1, says=["models.json", says], env=environment)
             self.error("generate", "words", exit_code=1, says=["models.json", says], env=environment)
+
+
+class Alone(cli_test.Case):
+    """The program where its full part is not installed."""
+
+    def setUp(self):
+        super().setUp()
+        program = pathlib.Path(cli_test.TOST).resolve()
+        (self.dir / "bin/lib").mkdir(parents=True)
+        self.program = shutil.copy(program, self.dir / "bin")
+        shutil.copy(program.parent / "lib/libtost_small.so", self.dir / "bin/lib")
+
+    def alone(self, *args, expect=0):
+        done = subprocess.run([self.program, *map(str, args)], capture_output=True, text=True, cwd=self.dir,
+                              env={**os.environ, "TOST_MODELS": str(MODELS)})
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done
+
+    def test_files_are_described_as_by_the_whole_program(self):
+        for args in (["models"], ["models", "--json"], ["models", "words"], ["inspect", "words", "--stats", "--json"],
+                     ["inspect", "fashion", "--all"]):
+            self.assertEqual(self.alone(*args).stdout, run(*args, env={**os.environ, "TOST_MODELS": str(MODELS)}).stdout)
+
+    def test_what_needs_the_full_program_says_so(self):
+        for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["explain", "shapes"]):
+            self.assertIn("this needs the full program with torch, which `make` builds", self.alone(*args, expect=1).stderr)
 
 
 class Use(cli_test.Case):

@@ -4,10 +4,10 @@
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
+#include "tost/engine/foreign_model.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/kinds/vision/config.h"
-#include "tost/store/foreign_model.h"
 
 namespace tost::fuzz {
 namespace {

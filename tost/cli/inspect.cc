@@ -1,5 +1,5 @@
 // tost inspect: describes a weight file or checkpoint without executing anything in it.
-#include "tost/store/inspect.h"
+#include "tost/engine/inspect.h"
 
 #include <algorithm>
 #include <iomanip>

@@ -35,13 +35,4 @@ inline void check_kind(const Kind& kind, const KindFlags& flags) {
   }
 }
 
-// Finds the row of a kind in a command's table, which has a row for every kind.
-template <class Row, size_t N>
-const Row& row_of_kind(const Row (&rows)[N], const Kind& kind) {
-  for (const Row& row : rows) {
-    if (row.kind == kind.name) return row;
-  }
-  fail_usage("This command does not take ", kind.label, " models.");
-}
-
 }  // namespace tost

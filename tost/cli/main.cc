@@ -7,10 +7,12 @@
 // spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 namespace {
 
@@ -36,10 +38,10 @@ int main(int argc, char** argv) {
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
   // Asked only for what it knows, so that other commands load one library.
-  const auto is_command = [&](const char* command) {
-    return argc > 1 && std::strcmp(argv[1], command) == 0;
-  };
-  const bool small = is_command("generate") || is_command("predict") || is_command("serve");
+  const char* const commands[] = {"generate", "inspect", "models", "predict", "serve"};
+  const bool small =
+      argc > 1 && std::any_of(std::begin(commands), std::end(commands),
+                              [&](auto name) { return std::strcmp(argv[1], name) == 0; });
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
   if (code == kNoLibrary) {

@@ -8,9 +8,10 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/engine/metadata.h"
 #include "tost/engine/shipped_models.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/kinds.h"
+#include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
@@ -20,8 +21,14 @@ struct ModelsCommand {
   bool json = false;
 };
 
+std::string kind_of(const ShippedModel& model) {
+  return stored_kind(read_safetensors_header(model.file).metadata,
+                     cat("'", model.file.string(), "'"));
+}
+
 std::string kind_label(const ShippedModel& model) {
-  return kind_named(model_kind(model.file)).label;
+  const std::string kind = kind_of(model);
+  return kind == "vision" ? "image" : kind;
 }
 
 std::string card_text(const ShippedModel& model, const char* key) {
@@ -30,7 +37,7 @@ std::string card_text(const ShippedModel& model, const char* key) {
 
 nlohmann::json card_json(const ShippedModel& model) {
   nlohmann::json card = model.card;
-  card["kind"] = kind_named(model_kind(model.file)).name;
+  card["kind"] = kind_of(model);
   card["path"] = model.file.string();
   return card;
 }

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/posix.h"
+#include "tost/cli/commands.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
@@ -89,6 +90,15 @@ void add_commands(CLI::App& app) {
   add_generate_command(app, open_with_engine);
   add_predict_command(app, predict_with_engine);
   add_serve_command(app, find_for_engine);
+  add_models_command(app);
+  add_inspect_command(app);
+  CLI::App* inspect = app.get_subcommand("inspect");
+  inspect->parse_complete_callback([inspect] {
+    // Its sentence on a path that is not there names presets as well.
+    if (!path_exists(inspect->get_option("file")->as<std::string>()) && has_full_program()) {
+      throw NeedsFullProgram();
+    }
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tost {
@@ -24,7 +25,7 @@ enum class TorchDtype : uint8_t {
   kFloat8E4m3fn,
   kFloat8E5m2fnuz,
   kFloat8E4m3fnuz,
-  kFloat8E8m0fnu,  // the last one whose elements are single real numbers
+  kFloat8E8m0fnu,
   kComplex128,
   kComplex64,
   kComplex32,
@@ -45,6 +46,9 @@ struct TorchDtypeInfo {
   int64_t bytes;            // of one element
   const char* storage;      // class of storages of it, "FloatStorage"; "" where there is none
   const char* safetensors;  // "F32"; "" where files of safetensors here do not hold it
+  // The number at an address of any alignment, a bool as 0 or 1; null for types that are not plain:
+  // complex, quantised, 4-bit and raw ones.
+  double (*number)(const char* element) = nullptr;
 };
 
 const TorchDtypeInfo& dtype_info(TorchDtype dtype);
@@ -53,9 +57,8 @@ const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
-// Whether a type is a plain one: not complex, quantised, 4-bit or raw.
-inline bool is_real(TorchDtype dtype) {
-  return dtype <= TorchDtype::kFloat8E8m0fnu;
-}
+// Refuses bools other than 0 and 1, which are undefined behaviour in C++, with a data Error that
+// begins with `where`.
+void check_booleans(std::string_view bytes, const std::string& where);
 
 }  // namespace tost

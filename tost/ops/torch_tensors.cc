@@ -20,16 +20,6 @@ c10::ScalarType scalar_type(TorchDtype dtype, const std::string& file) {
   fail_data("'", file, "' holds a tensor of type ", dtype_info(dtype).name, ", which is not read.");
 }
 
-// Refuses bools other than 0 and 1, which are undefined behaviour in C++.
-void check_booleans(std::string_view bytes, const std::string& file) {
-  for (const char byte : bytes) {
-    if (static_cast<unsigned char>(byte) > 1) {
-      fail_data("'", file, "' holds the byte ", int{static_cast<unsigned char>(byte)},
-                " in a bool; only 0 and 1 are allowed.");
-    }
-  }
-}
-
 // Verifies the checksums of all storages on all threads, because one thread takes as long as a read
 // of the file.
 void check_storages(const TorchFile& file, const std::vector<PickleId>& fields) {
@@ -71,7 +61,7 @@ torch::Tensor TorchTensorReader::tensor(PickleId id) {
   const auto type = scalar_type(place->dtype, file_->name());
   const c10::Storage& bytes = block(place->storage);
   if (type == torch::kBool && booleans_.count(place->storage) == 0) {
-    check_booleans(file_->storage_bytes(place->storage), file_->name());
+    check_booleans(file_->storage_bytes(place->storage), cat("'", file_->name(), "'"));
     booleans_.insert(place->storage);
   }
   const torch::NoGradGuard no_grad;

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "tost/engine/foreign_model.h"
 #include "tost/nn/state_dict.h"
-#include "tost/store/foreign_model.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {

@@ -5,8 +5,8 @@
 #include "tests/testing/errors.h"
 #include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
+#include "tost/engine/inspect.h"
 #include "tost/io/safetensors_test_util.h"
-#include "tost/store/inspect.h"
 
 namespace tost {
 namespace shards_inspect_test {

@@ -1,5 +1,5 @@
 // Reports of good, damaged and malicious files.
-#include "tost/store/inspect.h"
+#include "tost/engine/inspect.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include "tests/testing/shared.h"
 #include "tests/testing/temp_dir.h"
 #include "tost/base/path.h"
+#include "tost/engine/foreign_model.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/foreign_model.h"
 
 namespace tost {
 namespace inspect_test {
@@ -159,6 +159,23 @@ TEST(TensorStats, CountWhatIsNoNumber) {
   EXPECT_EQ(stats["nan"], 1000);
   EXPECT_EQ(stats["inf"], 1000);
   EXPECT_TRUE(row({0}, {1})["min"].is_null());
+}
+
+TEST(TensorStats, AreThoseOfTorchForEveryPatternOfBits) {
+  const TempDir folder;
+  const auto file = folder.path() / "x.safetensors";
+  const auto patterns = torch::arange(1 << 16, torch::kInt32).to(torch::kInt16);
+  using enum c10::ScalarType;
+  for (const auto type : {Half, BFloat16, Float8_e5m2, Float8_e4m3fn, Short, Char, Byte}) {
+    const auto x = patterns.view(type), wide = x.to(torch::kDouble);
+    const auto finite = wide.masked_select(wide.isfinite());
+    save_safetensors(file, {{"x", x}});
+    const Json row = inspect_weight_file(file, {.statistics = true})["tensors"][0];
+    EXPECT_EQ(row["min"], finite.min().item<double>()) << row["dtype"];
+    EXPECT_EQ(row["max"], finite.max().item<double>()) << row["dtype"];
+    EXPECT_EQ(row["nan"], wide.isnan().sum().item<int64_t>()) << row["dtype"];
+    EXPECT_EQ(row["inf"], wide.isinf().sum().item<int64_t>()) << row["dtype"];
+  }
 }
 
 // The widths of its stem would say 2; what the file says of itself counts.

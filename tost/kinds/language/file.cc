@@ -40,7 +40,7 @@ bool is_transposed_gpt2(const ForeignModel& weights) {
   return weights.model.at("family") == "GPT-2 (Hugging Face layout)";
 }
 
-// The architecture of a foreign model (store/foreign_model.h), not checked by validate(). The
+// The architecture of a foreign model (engine/foreign_model.h), not checked by validate(). The
 // number of heads comes from the weights, else from the facts. Throws a data Error that names
 // missing facts.
 LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelFacts& facts) {

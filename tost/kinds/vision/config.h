@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tost/engine/vision_config.h"
-#include "tost/store/foreign_model.h"
+#include "tost/engine/foreign_model.h"
 
 namespace tost {
 

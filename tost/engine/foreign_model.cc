@@ -1,4 +1,4 @@
-#include "tost/store/foreign_model.h"
+#include "tost/engine/foreign_model.h"
 
 #include <cmath>
 

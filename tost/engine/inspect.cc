@@ -1,20 +1,20 @@
-#include "tost/store/inspect.h"
+#include "tost/engine/inspect.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/engine/foreign_model.h"
 #include "tost/engine/manifest.h"
 #include "tost/engine/metadata.h"
+#include "tost/engine/model_files.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/torch_value.h"
-#include "tost/ops/safetensors.h"
-#include "tost/ops/torch_tensors.h"
-#include "tost/store/foreign_model.h"
-#include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {
@@ -22,35 +22,31 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The number of elements that statistics read; a dimension of stride 0 counts once.
-int64_t distinct_elements(const TorchTensor& tensor) {
-  int64_t count = 1;
-  for (size_t d = 0; d < tensor.shape.size(); ++d) {
-    if (tensor.strides[d] != 0 || tensor.shape[d] == 0) count *= tensor.shape[d];
+// The elements that statistics read; a dimension of stride 0 counts once.
+Array::Shape distinct_shape(const TorchTensor& tensor) {
+  Array::Shape shape = tensor.shape;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (tensor.strides[d] == 0) shape[d] = std::min<int64_t>(1, shape[d]);
   }
-  return count;
+  return shape;
 }
 
-void add_statistics(Json& row, torch::Tensor tensor) {
-  constexpr int64_t kPiece = 1 << 22;
-  int64_t repeats = 1, nans = 0, infinities = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    if (tensor.stride(d) != 0 || tensor.size(d) < 2) continue;
-    repeats *= tensor.size(d);
-    tensor = tensor.narrow(d, 0, 1);
+// Adds statistics of elements that each stand for `repeats` ones.
+void add_statistics(Json& row, const Array& elements, int64_t repeats) {
+  const TorchDtypeInfo& type = dtype_info(elements.dtype());
+  const std::string_view bytes(elements.data<char>(), size_t(elements.bytes()));
+  int64_t nans = 0, infinities = 0;
+  double least = INFINITY, greatest = -INFINITY;  // of the finite numbers
+  for (const char* at = bytes.begin(); at != bytes.end(); at += type.bytes) {
+    const double value = type.number(at);
+    nans += std::isnan(value);
+    infinities += std::isinf(value);
+    if (!std::isfinite(value)) continue;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
   }
-  Json least, greatest;
-  for (const torch::Tensor& piece : tensor.reshape({-1}).split(kPiece)) {
-    const torch::Tensor values = piece.to(torch::kDouble);
-    nans += values.isnan().sum().item<int64_t>();
-    infinities += values.isinf().sum().item<int64_t>();
-    const torch::Tensor finite = values.masked_select(values.isfinite());
-    if (finite.numel() == 0) continue;
-    const double low = finite.min().item<double>(), high = finite.max().item<double>();
-    least = least.is_null() ? low : std::min(low, least.get<double>());
-    greatest = greatest.is_null() ? high : std::max(high, greatest.get<double>());
-  }
-  row.update({{"min", least}, {"max", greatest}});
+  const auto known = [&](double value) { return least <= greatest ? Json(value) : Json(); };
+  row.update({{"min", known(least)}, {"max", known(greatest)}});
   row.update({{"nan", nans * repeats}, {"inf", infinities * repeats}});
 }
 
@@ -61,9 +57,9 @@ class TensorTable {
   TensorTable(const InspectOptions& options, int64_t file_bytes)
       : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
 
-  // Adds a tensor to the report; `read` reads the tensor's elements for statistics.
-  template <class Read>
-  Json& add(const std::string& name, const TorchTensor& tensor, const Read& read) {
+  // Adds a tensor to the report; `data` finds the first element of its storage for statistics.
+  template <class Data>
+  Json& add(const std::string& name, const TorchTensor& tensor, const Data& data) {
     const TorchDtypeInfo& type = dtype_info(tensor.dtype);
     Json row = {{"name", escaped(name, 1024)},
                 {"dtype", type.name},
@@ -71,9 +67,15 @@ class TensorTable {
                 {"bytes", tensor.elements() * type.bytes}};
     if (!tensor.contiguous()) row["strides"] = tensor.strides;
     if (tensor.parameter) row["parameter"] = true;
-    if (statistics_ && is_real(tensor.dtype)) {
-      budget_ -= distinct_elements(tensor);
-      if (budget_ >= 0) add_statistics(row, read());
+    if (statistics_ && type.number != nullptr) {
+      Array read(distinct_shape(tensor), type.dtype, nullptr);
+      const int64_t count = read.numel();
+      budget_ -= count;
+      if (budget_ >= 0) {
+        char* first = const_cast<char*>(data()) + tensor.offset * type.bytes;
+        read = {read.shape(), type.dtype, {std::shared_ptr<void>(), first}, tensor.strides};
+        add_statistics(row, read.contiguous(), tensor.elements() / std::max<int64_t>(1, count));
+      }
     }
     elements_ += tensor.elements();
     shapes_.emplace(name, tensor.shape);
@@ -113,14 +115,18 @@ void describe_torch(Json& report, const fs::path& path, const InspectOptions& op
   const auto file = TorchFile::open(path);
   report["format"] = "torch zip";
   report["version"] = file->version();
-  TorchTensorReader reader(file);
   TensorTable table(options, report["bytes"]);
   const auto tensors = list_torch_tensors(*file, file->root());
   std::vector<size_t> uses(file->storages().size());
   for (const NamedTorchTensor& named : tensors) ++uses[named.tensor->storage];
   for (const NamedTorchTensor& named : tensors) {
-    Json& row = table.add(named.name, *named.tensor, [&] { return reader.tensor(named.id); });
     const size_t storage = named.tensor->storage;
+    Json& row = table.add(named.name, *named.tensor, [&] {
+      const std::string_view bytes = file->storage_bytes(storage);
+      if (named.tensor->dtype == TorchDtype::kBool)
+        check_booleans(bytes, cat("'", path.string(), "'"));
+      return bytes.data();
+    });
     if (uses[storage] > 1) row["shares"] = escaped(file->storages()[storage].key);
   }
   table.finish(report);
@@ -155,8 +161,8 @@ void describe_safetensors(Json& report, const fs::path& path, const InspectOptio
   for (const auto& [key, value] : header.metadata) {
     report["metadata"][escaped(key)] = escaped(value, 100'000);
   }
-  SafetensorsFile file;
-  if (options.statistics) file = load_safetensors(path);
+  ArraysFile file;
+  if (options.statistics) file = load_arrays(path);
   TensorTable table(options, report["bytes"]);
   for (const auto& [name, entry] : header.entries) {
     TorchTensor tensor;
@@ -167,7 +173,7 @@ void describe_safetensors(Json& report, const fs::path& path, const InspectOptio
     for (size_t d = entry.shape.size(); entry.begin < entry.end && d-- > 1;) {
       tensor.strides[d - 1] = tensor.strides[d] * entry.shape[d];
     }
-    table.add(name, tensor, [&file, &name = name] { return file.tensors.at(name); });
+    table.add(name, tensor, [&file, &name = name] { return file.arrays.at(name).data<char>(); });
   }
   table.finish(report);
   correct_patch(report, header.metadata, cat("'", path.string(), "'"));
