@@ -117,8 +117,9 @@ class Golden(unittest.TestCase):
     def test_commands_print_what_they_printed(self):
         expected = json.loads((GOLDEN / "expected.json").read_text())
         if SMALL:
-            expected = [row for row in expected if row["model"] in IN_ENGINE and row["command"][0] in ("predict", "generate")]
-            self.assertEqual(len(expected), len(IN_ENGINE))
+            expected = [row for row in expected if row["model"] in IN_ENGINE and (
+                row["command"][0] in ("predict", "generate") or (row["model"][:2], row["command"][0]) == ("la", "eval"))]
+            self.assertEqual(len(expected), len(IN_ENGINE) + sum(name.startswith("language") for name in IN_ENGINE))
         for row in expected:
             with self.subTest(model=row["model"], command=" ".join(row["command"])):
                 self.assertIsNone(difference(row["printed"], asked(row["model"], row["command"])))
@@ -130,6 +131,17 @@ class Golden(unittest.TestCase):
                 command = ["generate", "FILE", "--prompt", "three and ", "--temperature", "0", "--max-tokens", "20"]
                 small, full = asked(model, command), asked(model, [*command, "--device", "auto"])
                 self.assertEqual(stable(small), stable(full))
+
+    @unittest.skipIf(SMALL, "there is no full program")
+    def test_the_full_program_scores_as_the_small_one(self):
+        for model in filter(lambda name: name.startswith("language"), TRAIN):
+            for flags in ([], ["--context", "7", "--stride", "3"],
+                          ["--precision", "int8"], ["--precision", "bf16"]):
+                with self.subTest(model=model, flags=flags):
+                    command = ["eval", "FILE", "--data", "GOLDEN/text.txt", "--split", "whole", *flags]
+                    small, full = asked(model, command), asked(model, [*command, "--device", "auto"])
+                    self.assertEqual(list(small), list(full))
+                    self.assertAlmostEqual(small["loss"], full["loss"], delta=1e-3 if "--precision" in flags else 1e-5)
 
     @unittest.skipIf(SMALL, "a program without torch trains nothing")
     def test_a_run_folder_is_resumed(self):

@@ -128,9 +128,24 @@ class Alone(cli_test.Case):
                      ["inspect", "fashion", "--all"]):
             self.assertEqual(self.alone(*args).stdout, run(*args, env={**os.environ, "TOST_MODELS": str(MODELS)}).stdout)
 
+    def test_language_models_are_scored_as_by_the_full_program(self):
+        text = self.file("t.txt", b"The king of the north was the first to see the city . " * 40)
+        rows = self.file("r.jsonl", b'{"text": "the king of the city"}\n{"text": "he was the first"}\n')
+        choices = self.file("c.jsonl", b'{"text": "the king of the XXXXX", "choices": ["city", "was"], "answer": 0}\n')
+        for args, key in ((["--data", text, "--precision", "fp32"], "loss"), (["--data", text, "--precision", "int8"], "loss"),
+                          (["--data", rows, "--task", "lambada", "--precision", "fp32"], "last_word_loss"),
+                          (["--data", choices, "--task", "choice"], "accuracy")):
+            small = json.loads(self.alone("eval", "words", *args, "--json").stdout)
+            full = json.loads(run("eval", "words", *args, "--json", "--device", "auto").stdout)
+            self.assertEqual(cli_test.schema_of([small]), cli_test.schema_of([full]))
+            self.assertAlmostEqual(small[key], full[key], delta=5e-3 if "int8" in args else 1e-5)
+
     def test_what_needs_the_full_program_says_so(self):
-        for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["explain", "shapes"]):
+        for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["eval", "words", "--data", "x", "--device", "cuda"],
+                     ["explain", "shapes"]):
             self.assertIn("this needs the full program with torch, which `make` builds", self.alone(*args, expect=1).stderr)
+        self.assertIn("unknown flag '--limt'. Did you mean '--limit'?",
+                      self.alone("eval", "words", "--data", "x", "--limt", "3", expect=2).stderr)
 
 
 class Use(cli_test.Case):

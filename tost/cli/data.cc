@@ -12,7 +12,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/export.h"
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {

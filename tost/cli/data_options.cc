@@ -3,7 +3,7 @@
 
 #include "tost/base/path.h"
 #include "tost/cli/options.h"
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 
 namespace tost {
 

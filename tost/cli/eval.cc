@@ -21,6 +21,12 @@ namespace {
 
 using nlohmann::json;
 
+struct ScoreCommand : EvalCommand {
+  ScoreRequest score;
+  std::string data_format = "auto";
+  json data_values = json::object();  // settings of the data that were given
+};
+
 // Prints a row with a count and a top-1 accuracy; the accuracy is null if the count is 0.
 void print_share(const std::string& name, int64_t count, const json& top1) {
   std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
@@ -71,21 +77,21 @@ void print_scores(const json& report) {
     print_share(row["class"], row[items], row["top1"]);
 }
 
-void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
-  require_data(app);
+void run_scores(const CLI::App& app, const Kind& kind, ScoreCommand& command) {
+  check_eval(app, command);
   set_threads(command.run.threads);
   ScoreRequest& request = command.score;
-  request.file = command.checkpoint;
-  request.weights = command.ema ? Weights::kEma : Weights::kRaw;
+  request.file = command.model.path;
+  request.weights = command.model.weights();
   request.device = command.run.device;
-  request.precision = command.precision;
+  request.precision = command.model.precision;
   request.split = command.split;
   request.batch = command.batch;
   json flag_values = command.data_values;
-  flag_values["data"] = command.data.path;
-  if (app.count("--data-format") > 0) flag_values["data_format"] = command.data.format;
-  if (app.count("--holdout") > 0) flag_values["holdout"] = command.holdout;
-  request.data = scored_data(flag_values, find_model_file(command.checkpoint, request.weights),
+  flag_values["data"] = command.model.data;
+  if (app.count("--data-format") > 0) flag_values["data_format"] = command.data_format;
+  if (app.count("--holdout") > 0) flag_values["holdout"] = command.model.holdout;
+  request.data = scored_data(flag_values, find_model_file(command.model.path, request.weights),
                              kind.data_keys);
   ProgressLine progress(command.quiet || command.run.json);
   request.progress = [&](int64_t done, int64_t total, const char* what) {
@@ -100,14 +106,14 @@ void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
   json report = kind.score(request);
   progress.finish();
   if (report.is_null()) return say_interrupted();
-  report["data"] = command.data.path;
+  report["data"] = command.model.data;
   command.run.json ? print_json(report) : print_scores(report);
 }
 
 // Scores a run folder with the data, batch, precision and weights of its training. Returns false if
 // --data is set, or the run does not name its data.
-bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options) {
-  const std::filesystem::path file = std::filesystem::path(options.checkpoint) / kConfigFile;
+bool score_run_data(const CLI::App& app, const Kind& kind, ScoreCommand& options) {
+  const std::filesystem::path file = std::filesystem::path(options.model.path) / kConfigFile;
   if (app.count("--data") > 0 || !is_plain_file(file)) return false;
   json saved = read_config_file(file);
   const RunKind& run = choose_run_kind(json::object(), &saved);
@@ -119,7 +125,7 @@ bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options)
   }
   set_threads(options.run.threads);
   ScoreRequest& request = options.score;
-  request.file = options.checkpoint;
+  request.file = options.model.path;
   request.as_trained = true;
   request.weights = saved.at("evaluate_ema").get<bool>() ? Weights::kEma : Weights::kRaw;
   request.precision = saved.at("precision");
@@ -150,19 +156,15 @@ bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options)
   return true;
 }
 
-void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& command) {
-  const Kind& kind =
-      kind_named(model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw));
+void run_eval(const CLI::App& app, const KindFlags& flags, ScoreCommand& command) {
+  const Kind& kind = kind_named(model_kind(command.model.path, command.model.weights()));
   check_kind(kind, flags);
   if (score_run_data(app, kind, command)) return;
-  if (app.count("--batch") > 0 && command.batch < 1) {
-    fail_usage("--batch is ", command.batch, "; at least 1 is needed.");
-  }
   kind.name == "language" ? run_language_eval(app, command) : run_scores(app, kind, command);
 }
 
 // Adds flags for the settings of the data that affect scores.
-void add_data_settings(CLI::App& app, const Kind& kind, EvalCommand& command, KindFlags& flags) {
+void add_data_settings(CLI::App& app, const Kind& kind, ScoreCommand& command, KindFlags& flags) {
   for (const std::string& key : kind.data_keys) {
     CLI::Option* option = app.get_option_no_throw(flag_of(key));
     if (option == nullptr) {
@@ -177,7 +179,7 @@ void add_data_settings(CLI::App& app, const Kind& kind, EvalCommand& command, Ki
   }
 }
 
-void add_picture_options(CLI::App& app, EvalCommand& command, KindFlags& flags) {
+void add_picture_options(CLI::App& app, ScoreCommand& command, KindFlags& flags) {
   ScoreRequest& score = command.score;
   std::vector<CLI::Option*> options{
       add_value(app, "--workers", score.workers, "Loader threads"),
@@ -193,27 +195,11 @@ void add_picture_options(CLI::App& app, EvalCommand& command, KindFlags& flags) 
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Score a trained model on a data set");
-  auto options = std::make_shared<EvalCommand>();
+  auto options = std::make_shared<ScoreCommand>();
   auto flags = std::make_shared<KindFlags>();
-  add_model_argument(*command, "checkpoint", options->checkpoint);
-  add_data_options(*command, options->data, false);
-  command->get_option("--data")->description(
-      "Folder of the data, a text or .jsonl file, a table of sequences, or generated: shapes, "
-      "listops");
-  command->add_option("--split", options->split,
-                      "train, validation or test; of a single text also whole (default: test, for "
-                      "text without one validation, of one file whole unless it is the run's own)");
-  command->add_option(
-      "--batch", options->batch,
-      "Images (default 100), sequences (default 32), windows or passages at a time");
-  command->add_option("--precision", options->precision,
-                      "fp32 or bf16, of image models int8, of language models " +
-                          list_of(integer_precisions(), " and ") + " (default: the file's)");
-  command->add_flag("--ema", options->ema, "Use the averaged weights");
-  command->add_flag("--quiet", options->quiet, "No progress");
-  add_device_option(*command, options->run);
-  add_run_options(*command, options->run);
+  CLI::App* command = add_eval_command(app, *options);
+  add_value(*command, "--data-format", options->data_format,
+            "auto, idx, cifar10, cifar100, folder or shapes");
   command->add_flag("--per-class", options->score.per_class, "Accuracy of each class as well");
   command->add_flag("--engine,!--no-engine", options->score.engine,
                     "Through the inference engine, or layer by layer");
@@ -228,12 +214,6 @@ void add_eval_command(CLI::App& app) {
   }
   command->get_option("--engine")->group("Image models");
   (*flags)["vision"].push_back(command->get_option("--engine"));
-  add_example(*command,
-              "  tost eval run --data fashion-mnist\n"
-              "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
-              "  tost eval run --data wikitext-2 --protocol official\n"
-              "  tost eval run --data lambada --task lambada\n"
-              "  tost eval run --data listops --min-tokens 1000 --max-tokens 3000");
   command->callback([command, flags, options] { run_eval(*command, *flags, *options); });
 }
 

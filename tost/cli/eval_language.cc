@@ -4,21 +4,16 @@
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/cli/eval_command.h"
-#include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/terminal.h"
-#include "tost/data/token_task.h"
+#include "tost/engine/language_tasks.h"
+#include "tost/engine/language_text.h"
+#include "tost/engine/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/kinds/language/answer_eval.h"
-#include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/language/text.h"
-#include "tost/kinds/language/text_tasks.h"
-#include "tost/kinds/language/train_config.h"
-#include "tost/nn/state_dict.h"
-#include "tost/ops/device.h"
+#include "tost/io/text_layout.h"
 
 namespace tost {
 namespace {
@@ -87,86 +82,60 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
 
 // The share of the text that the run held out for validation; the default if the model is no run.
 double holdout_of_training(const std::filesystem::path& model_file) {
-  const auto config = run_config(language_train_form(), model_file);
-  return config ? config->holdout : LanguageTrainConfig().holdout;
+  json config;
+  if (const auto file = run_config_file(model_file)) {
+    config = parse_json(read_file(*file, 1 << 20), cat("'", file->string(), "'"));
+  }
+  const auto found = config.find("holdout");
+  const bool known = found != config.end() && found->is_number();
+  return known ? found->get<double>() : ModelChoice().holdout;
 }
 
-std::optional<json> run_loss(LoadedLanguage& language, EvalCommand& command,
-                             ProgressLine& progress) {
-  LanguageLossOptions& options = command.loss;
-  options.stop = stop_flag();
+template <class Result>
+std::optional<json> report_of(const std::optional<Result>& result) {
+  return result ? std::optional(to_json(*result)) : std::nullopt;
+}
+
+std::optional<json> run_loss(OpenedText& language, const EvalCommand& command,
+                             LanguageLossOptions options) {
   options.batch = command.batch;
   if (command.whole_text) options.context = LanguageLossOptions::kWholeText;
-  const bool official = options.protocol == "official";
-  options.progress = [&](int64_t done, int64_t total) {
-    progress.update(done, total, official ? "batches scored" : "tokens scored");
-  };
   const LanguageText text = load_language_text(
-      {command.data.path, command.split, command.holdout, official}, language.info);
-  const auto result = language_loss(*language.model, *text.tokens, text.bytes, options);
-  if (!result) return std::nullopt;
-  json report = to_json(*result);
-  report["protocol"] = options.protocol;
-  report["split"] = text.split.empty() ? json() : json(text.split);
-  if (command.whole_text) report["context"] = "whole text";
+      {command.model.data, command.split, command.model.holdout, options.protocol == "official"},
+      language.info);
+  auto report = report_of(language_loss(*language.model, *text.tokens, text.bytes, options));
+  if (!report) return report;
+  (*report)["protocol"] = options.protocol;
+  (*report)["split"] = text.split.empty() ? json() : json(text.split);
+  if (command.whole_text) (*report)["context"] = "whole text";
   return report;
 }
 
-std::optional<json> run_lambada(LoadedLanguage& language, const EvalCommand& command,
-                                ProgressLine& progress) {
-  LambadaOptions options;
-  options.stop = stop_flag();
+// Scores the model by the task of the command; returns no report if interrupted.
+std::optional<json> run_task(OpenedText& language, const EvalCommand& command,
+                             ScoreAnswers score_answers, ProgressLine& progress) {
+  const auto watched = [&](const char* what) -> LanguageEvalOptions {
+    return {stop_flag(),
+            [&progress, what](int64_t done, int64_t total) { progress.update(done, total, what); }};
+  };
+  if (command.task == kAnswers) {
+    return score_answers(*language.model, command, watched("samples read"));
+  }
+  if (command.task == "loss") {
+    LanguageLossOptions options = command.loss;
+    const bool official = options.protocol == "official";
+    static_cast<LanguageEvalOptions&>(options) =
+        watched(official ? "batches scored" : "tokens scored");
+    return run_loss(language, command, options);
+  }
+  if (command.task == "choice") {
+    return report_of(evaluate_choices(*language.model, language.info, command.model.data,
+                                      command.limit, watched("questions scored")));
+  }
+  LambadaOptions options{watched("passages scored")};
   if (command.batch > 0) options.batch = command.batch;
   options.limit = command.limit;
-  options.progress = [&](int64_t done, int64_t total) {
-    progress.update(done, total, "passages scored");
-  };
-  const auto result = evaluate_lambada(language, command.data.path, options);
-  return result ? std::optional(to_json(*result)) : std::nullopt;
-}
-
-std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& command,
-                               ProgressLine& progress) {
-  LanguageEvalOptions options;
-  options.stop = stop_flag();
-  options.progress = [&](int64_t done, int64_t total) {
-    progress.update(done, total, "questions scored");
-  };
-  const auto result = evaluate_choices(language, command.data.path, command.limit, options);
-  return result ? std::optional(to_json(*result)) : std::nullopt;
-}
-
-// Scores data with tokens and targets (token_task.h); returns no report if interrupted.
-std::optional<json> run_answers(LoadedLanguage& language, const EvalCommand& command,
-                                ProgressLine& progress) {
-  const std::string split = command.split.empty() ? "test" : command.split;
-  const TokenTaskData data(command.data.path, split);
-  AnswerEvalOptions options;
-  options.samples = command.samples;
-  options.batch = command.batch;
-  options.stop = stop_flag();
-  options.progress = [&](int64_t done, int64_t total) {
-    progress.update(done, total, "samples read");
-  };
-  const auto scores = evaluate_answers(*language.model, data, options);
-  if (!scores) return std::nullopt;
-  json report = to_json(*scores);
-  for (size_t i = 0; i < scores->size(); ++i) {
-    const AnswerScores& one = (*scores)[i];
-    const double read = double(one.samples) * double(one.length);
-    report["groups"][i]["tokens_per_s"] = one.seconds > 0 ? json(read / one.seconds) : json();
-  }
-  report["parameters"] = parameter_count(*language.model);
-  report["split"] = split;
-  return report;
-}
-
-std::optional<json> run_task(LoadedLanguage& language, EvalCommand& command,
-                             ProgressLine& progress) {
-  if (command.task == kAnswers) return run_answers(language, command, progress);
-  if (command.task == "loss") return run_loss(language, command, progress);
-  if (command.task == "lambada") return run_lambada(language, command, progress);
-  return run_choice(language, command, progress);
+  return report_of(evaluate_lambada(*language.model, language.info, command.model.data, options));
 }
 
 // Prints the number under `key` of the report times `scale`; nothing if the report has no such key.
@@ -229,7 +198,37 @@ void print_answers(const json& report) {
 
 }  // namespace
 
-void require_data(const CLI::App& app) {
+CLI::App* add_eval_command(CLI::App& app, EvalCommand& command) {
+  CLI::App* eval = app.add_subcommand("eval", "Score a trained model on a data set");
+  add_model_argument(*eval, "checkpoint", command.model.path);
+  eval->add_option("--data", command.model.data,
+                   "Folder of the data, a text or .jsonl file, a table of sequences, or generated: "
+                   "shapes, listops");
+  eval->add_option("--split", command.split,
+                   "train, validation or test; of a single text also whole (default: test, for "
+                   "text without one validation, of one file whole unless it is the run's own)");
+  eval->add_option("--batch", command.batch,
+                   "Images (default 100), sequences (default 32), windows or passages at a time");
+  eval->add_option("--precision", command.model.precision,
+                   "fp32 or bf16, of image models int8, of language models " +
+                       list_of(integer_precisions(), " and ") + " (default: the file's)");
+  eval->add_flag("--ema", command.model.ema, "Use the averaged weights");
+  eval->add_flag("--quiet", command.quiet, "No progress");
+  add_device_option(*eval, command.run);
+  add_run_options(*eval, command.run);
+  add_example(*eval,
+              "  tost eval run --data fashion-mnist\n"
+              "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
+              "  tost eval run --data wikitext-2 --protocol official\n"
+              "  tost eval run --data lambada --task lambada\n"
+              "  tost eval run --data listops --min-tokens 1000 --max-tokens 3000");
+  return eval;
+}
+
+void check_eval(const CLI::App& app, const EvalCommand& command) {
+  if (app.count("--batch") > 0 && command.batch < 1) {
+    fail_usage("--batch is ", command.batch, "; at least 1 is needed.");
+  }
   if (app.count("--data") > 0) return;
   fail_usage("--data is needed; it names what the model is scored on.");
 }
@@ -247,50 +246,42 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
                    "Predict each token from all before it (models without a limit of context)"),
       add_value(app, "--batches", loss.batches, "Of the official protocol"),
       add_value(app, "--seed", loss.seed, "Of the official protocol's crops"),
-      add_value(app, "--holdout", command.holdout,
+      add_value(app, "--holdout", command.model.holdout,
                 "Last share of a text without a validation file that is its validation split"),
       app.add_option("--limit", command.limit, "The first passages or questions alone"),
       app.add_option("--samples", command.samples,
                      "The first ones of every group alone, where --data is a task of tokens"),
-      add_tokenizer_option(app, command.tokenizer)};
+      add_tokenizer_option(app, command.model.tokenizer)};
   for (CLI::Option* option : options) option->group(group);
   return options;
 }
 
-void run_language_eval(const CLI::App& app, EvalCommand& command) {
-  require_data(app);
-  const bool answers = is_token_task(command.data.path);
+void run_language_eval(const CLI::App& app, EvalCommand& command, OpenText open,
+                       ScoreAnswers score_answers) {
+  check_eval(app, command);
+  const bool answers = is_token_task(command.model.data);
   if (answers) {
     if (app.count("--task") > 0) fail_usage("--task does not go with ", named(kAnswers), ".");
     command.task = kAnswers;
   }
   check_flags(app, command);
   set_threads(command.run.threads);
-  LoadedLanguage language =
-      load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   if (command.task == "loss" && app.count("--holdout") == 0) {
-    command.holdout = holdout_of_training(language.file);
+    command.model.holdout =
+        holdout_of_training(find_model_file(command.model.path, command.model.weights()));
   }
-  if (!answers) {
-    choose_tokenizer(
-        {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout},
-        language);
-  }
-  const torch::Device device = device_from_name(command.run.device);
-  if (!command.precision.empty()) {
-    language.precision = precision_from_name(command.precision, language_precisions(device));
-  }
-  place_language(language.model, language.precision, device);
-  const PrecisionScope scope(scope_precision(language.precision, device), device);
+  command.model.device = command.run.device;
+  command.model.windows = true;
+  OpenedText language = open(command.model);
   ProgressLine progress(command.quiet || command.run.json);
-  std::optional<json> report = run_task(language, command, progress);
+  std::optional<json> report = run_task(language, command, score_answers, progress);
   progress.finish();
   if (!report) return say_interrupted();
   if (!answers) (*report)["task"] = command.task;
-  (*report)["checkpoint"] = language.file.string();
+  (*report)["checkpoint"] = language.file;
   (*report)["model"] = language.info.config.name;
   (*report)["precision"] = language.precision;
-  (*report)["data"] = command.data.path;
+  (*report)["data"] = command.model.data;
   if (command.run.json) return print_json(*report);
   answers ? print_answers(*report) : print_eval_language(*report);
 }

@@ -1,20 +1,23 @@
 // Opens models with torch for tost generate, predict and serve: any mixer, any file, any device.
 #include "tost/cli/commands.h"
+#include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/model_commands.h"
+#include "tost/cli/program.h"
+#include "tost/kinds/language/answer_eval.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/nn/module_device.h"
+#include "tost/nn/state_dict.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
 namespace {
 
 OpenedText open_with_torch(const ModelChoice& o) {
-  auto loaded = load_language_file(o.path, o.ema ? Weights::kEma : Weights::kRaw);
-  choose_tokenizer({.name = o.tokenizer}, loaded);
-  needed_tokenizer(loaded.info, "it cannot write text");
+  auto loaded = load_language_file(o.path, o.weights());
+  choose_tokenizer({.name = o.tokenizer, .data = o.data, .holdout = o.holdout}, loaded);
   const torch::Device device = device_from_name(o.device);
   if (!o.precision.empty()) {
     loaded.precision = precision_from_name(o.precision, language_precisions(device));
@@ -22,7 +25,30 @@ OpenedText open_with_torch(const ModelChoice& o) {
   place_language(loaded.model, loaded.precision, device);
   const auto scope =
       std::make_shared<PrecisionScope>(scope_precision(loaded.precision, device), device);
-  return {loaded.model, loaded.info, loaded.file.string(), scope};
+  return {loaded.model, loaded.info, loaded.file.string(), loaded.precision, scope};
+}
+
+// Scores data with tokens and targets (token_task.h); returns no report if interrupted.
+std::optional<nlohmann::json> score_answers(TextModel& text_model, const EvalCommand& command,
+                                            const LanguageEvalOptions& watched) {
+  auto& model = dynamic_cast<LanguageModel&>(text_model);
+  const std::string split = command.split.empty() ? "test" : command.split;
+  const TokenTaskData data(command.model.data, split);
+  AnswerEvalOptions options{watched};
+  options.samples = command.samples;
+  options.batch = command.batch;
+  const auto scores = evaluate_answers(model, data, options);
+  if (!scores) return std::nullopt;
+  nlohmann::json report = to_json(*scores);
+  for (size_t i = 0; i < scores->size(); ++i) {
+    const AnswerScores& one = (*scores)[i];
+    const double read = double(one.samples) * double(one.length);
+    report["groups"][i]["tokens_per_s"] =
+        one.seconds > 0 ? nlohmann::json(read / one.seconds) : nlohmann::json();
+  }
+  report["parameters"] = parameter_count(model);
+  report["split"] = split;
+  return report;
 }
 
 void serve_language(const ModelChoice& o, ServedModel& model, const ServiceLimits& limits,
@@ -76,6 +102,10 @@ PredictReport predict_with_torch(const PredictRequest& request, const KindFlags&
 }
 
 }  // namespace
+
+void run_language_eval(const CLI::App& app, EvalCommand& command) {
+  run_language_eval(app, command, open_with_torch, score_answers);
+}
 
 void add_predict_command(CLI::App& app) {
   add_predict_command(app, predict_with_torch);

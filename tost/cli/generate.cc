@@ -179,6 +179,7 @@ void run_generate(GenerateFlags& o, OpenText open) {
   check_options(o);
   o.model.device = o.run.device;
   const OpenedText loaded = open(o.model);
+  needed_tokenizer(loaded.info, "it cannot write text");
   TextSession session;
   const bool resumed = !o.session.empty() && path_exists(o.session);
   if (resumed) session = load_session(o.session, *loaded.model);

@@ -17,15 +17,21 @@ struct ModelChoice {
   std::string path;
   std::string precision;  // empty: the file's
   std::string tokenizer;  // empty: the model's
+  std::string data;       // that it is scored on; a tokenizer may be made from their text
+  double holdout = 0.1;   // of that text
   std::string device = "cpu";
   bool ema = false;
-  bool explain = true;  // by /v1/explain, where the program can
+  bool windows = false;  // reads many tokens at a time, rather than one
+  bool explain = true;   // by /v1/explain, where the program can
+
+  Weights weights() const { return ema ? Weights::kEma : Weights::kRaw; }
 };
 
 struct OpenedText {
   std::shared_ptr<TextModel> model;
-  LanguageInfo info;  // with a tokenizer
+  LanguageInfo info;
   std::string file;
+  Precision precision = Precision::kFp32;
   std::shared_ptr<void> scope;  // of the calls; may be null
 };
 using OpenText = OpenedText (*)(const ModelChoice& choice);

@@ -1,16 +1,19 @@
 // The program without torch: what the engine can run starts at once. Everything else is left to the
 // full program.
 #include <algorithm>
+#include <string_view>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/posix.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/eval_command.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
 #include "tost/engine/threads.h"
 #include "tost/engine/vision_file.h"
+#include "tost/io/text_layout.h"
 
 namespace tost {
 namespace {
@@ -36,11 +39,12 @@ std::filesystem::path intact_file(const std::string& path, Weights weights) {
 
 OpenedText open_with_engine(const ModelChoice& o) {
   if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
-  const auto file = intact_file(o.path, o.ema ? Weights::kEma : Weights::kRaw);
+  const auto file = intact_file(o.path, o.weights());
   if (!runs_in_engine(file)) throw NeedsFullProgram();
-  auto opened = open_engine_language(file, o.precision);
-  needed_tokenizer(opened.info, "it cannot write text");
-  return {std::move(opened.model), std::move(opened.info), file.string(), nullptr};
+  auto opened =
+      open_engine_language(file, o.precision, o.windows ? Layout::kStored : Layout::kPassing);
+  const Precision precision = opened.model->precision();
+  return {std::move(opened.model), std::move(opened.info), file.string(), precision, nullptr};
 }
 
 PredictReport predict_with_engine(const PredictRequest& request, const KindFlags& flags) {
@@ -86,7 +90,27 @@ OpenServed find_for_engine(const ModelChoice& o) {
   };
 }
 
-void add_commands(CLI::App& app) {
+// Leaves flags of other kinds of model and tasks of tokens to the full program.
+void eval_with_engine(const CLI::App& app, EvalCommand& command) {
+  const ModelChoice& o = command.model;
+  const bool others = !app.remaining().empty();
+  if (others && !has_full_program()) throw CLI::ExtrasError(app.get_name(), app.remaining());
+  if (others || is_token_task(o.data) || !runs_in_engine(intact_file(o.path, o.weights()))) {
+    throw NeedsFullProgram();
+  }
+  run_language_eval(app, command, open_with_engine, nullptr);
+}
+
+void add_eval_command(CLI::App& app) {
+  auto options = std::make_shared<EvalCommand>();
+  CLI::App* command = add_eval_command(app, *options);
+  add_language_eval_options(*command, *options);
+  command->allow_extras();
+  command->callback([command, options] { eval_with_engine(*command, *options); });
+}
+
+void add_small_commands(CLI::App& app) {
+  add_eval_command(app);
   add_generate_command(app, open_with_engine);
   add_predict_command(app, predict_with_engine);
   add_serve_command(app, find_for_engine);
@@ -107,9 +131,13 @@ void add_commands(CLI::App& app) {
 // Returns the exit code, or -1 if the full program must run instead.
 extern "C" int tost_run_small_program(int argc, char** argv) {
   using namespace tost;
+  // The help of `tost eval` lists the flags of all kinds of model.
+  const bool help = std::any_of(
+      argv, argv + argc, [](std::string_view word) { return word == "--help" || word == "-h"; });
+  if (help && argv[1] == std::string_view("eval") && has_full_program()) return -1;
   const auto explain = [](const std::exception&) { return std::string(); };
   try {
-    return run_program(argc, argv, {add_commands, set_engine_threads, explain});
+    return run_program(argc, argv, {add_small_commands, set_engine_threads, explain});
   } catch (const NeedsFullProgram&) {
     return -1;
   }

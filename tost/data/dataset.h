@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "tost/io/image.h"
+#include "tost/io/named_sets.h"
 #include "tost/io/preprocess.h"
 
 namespace tost {
-
-// The names of a data set's splits.
-inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 // The stream of random numbers for a split of generated data.
 inline uint64_t split_stream(const std::string& split) {

@@ -11,7 +11,7 @@
 
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
-#include "tost/data/token_data.h"
+#include "tost/io/token_data.h"
 #include "tost/io/token_file.h"
 
 namespace tost {

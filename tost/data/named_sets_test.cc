@@ -1,11 +1,11 @@
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/testing/errors.h"
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
-#include "tost/data/text_layout.h"
+#include "tost/io/text_layout.h"
 
 namespace tost {
 namespace {

@@ -7,9 +7,9 @@
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
-#include "tost/data/named_sets.h"
 #include "tost/data/shapes.h"
 #include "tost/data/views.h"
+#include "tost/io/named_sets.h"
 
 namespace tost {
 namespace {

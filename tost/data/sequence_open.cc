@@ -14,10 +14,10 @@
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
 #include "tost/data/listops.h"
-#include "tost/data/named_sets.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/sequence_text.h"
 #include "tost/data/views.h"
+#include "tost/io/named_sets.h"
 
 namespace tost {
 namespace {

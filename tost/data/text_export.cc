@@ -5,8 +5,8 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/data/export.h"
-#include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/text_layout.h"
 
 namespace tost {
 namespace {

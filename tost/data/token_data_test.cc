@@ -1,5 +1,5 @@
 // Texts and token files opened, cropped, written out, and refused.
-#include "tost/data/token_data.h"
+#include "tost/io/token_data.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,9 @@
 #include "tests/testing/temp_dir.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
+#include "tost/data/crop_batch.h"
 #include "tost/data/export.h"
-#include "tost/data/text_layout.h"
+#include "tost/io/text_layout.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 

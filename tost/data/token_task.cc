@@ -6,9 +6,10 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/dataset.h"
+#include "tost/io/named_sets.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/text_layout.h"
 #include "tost/ops/safetensors.h"
 
 namespace tost {
@@ -20,10 +21,6 @@ using torch::Tensor;
 constexpr int64_t kMaxGroups = 4096, kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxLength = int64_t{1} << 24;
 constexpr int64_t kRowsAtOnce = 4096;
-
-fs::path file_of(const fs::path& folder, const std::string& split) {
-  return folder / (split + ".safetensors");
-}
 
 Tensor take(const SafetensorsFile& file, const std::string& where, const char* name,
             int64_t dimensions) {
@@ -54,19 +51,13 @@ Tensor lengths_of(const Tensor& targets) {
 
 }  // namespace
 
-bool is_token_task(const fs::path& folder) {
-  return is_folder(folder) && std::any_of(kSplits.begin(), kSplits.end(), [&](const auto& split) {
-           return is_plain_file(file_of(folder, split));
-         });
-}
-
 TokenTaskData::TokenTaskData(const fs::path& folder, const std::string& split) {
-  const fs::path path = file_of(folder, split);
+  const fs::path path = token_task_file(folder, split);
   const bool known = std::find(kSplits.begin(), kSplits.end(), split) != kSplits.end();
   if (!known || !is_plain_file(path)) {
     std::vector<std::string> found;
     for (const std::string& name : kSplits) {
-      if (is_plain_file(file_of(folder, name))) found.push_back(name);
+      if (is_plain_file(token_task_file(folder, name))) found.push_back(name);
     }
     fail_usage("'", folder.string(), "' has no split '", split, "' of a task",
                found.empty() ? "; python -m tost.tasks makes tasks."

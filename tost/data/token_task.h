@@ -21,9 +21,6 @@ struct TokenTaskBatch {
   torch::Tensor targets;  // [B, T] int64, -1 where nothing is predicted
 };
 
-// Whether the folder has the files of a task.
-bool is_token_task(const std::filesystem::path& folder);
-
 // A mapped split of a task. The data are immutable, and several threads may read them.
 class TokenTaskData {
  public:

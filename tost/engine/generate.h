@@ -74,6 +74,11 @@ struct GenerateConfig {
 // Throws a usage Error naming an impossible setting.
 void check_generate(const GenerateConfig& config);
 
+struct TokenScores {
+  std::vector<float> loss;   // -log p of the target in nats
+  std::vector<char> likely;  // whether no token is likelier (the first of equals counts)
+};
+
 // A language model that continues texts from a state.
 class TextModel {
  public:
@@ -82,6 +87,10 @@ class TextModel {
   // Reads ids [batch, tokens], tokens >= 1, after `state`; returns the logits [batch, vocab]
   // float32 after the last token. Throws data Errors for ids that the model cannot read.
   virtual Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) = 0;
+  // Reads ids [batch, tokens] after `state` (null: from the beginning), and scores each target
+  // [batch, tokens] that is not -1, in row-major order. Throws as extend().
+  virtual TokenScores score(const int64_t* ids, const int64_t* targets, int64_t batch,
+                            int64_t tokens, LanguageState* state) = 0;
   // Its weights one by one, in the order of their names in files, as floating-point numbers. May
   // run while another thread reads.
   virtual void each_weight(function_ref<void(const Array& weight)> visit) const = 0;

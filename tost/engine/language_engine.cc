@@ -7,13 +7,15 @@
 #include "tost/engine/mixer_names.h"
 #include "tost/engine/quantized_weight.h"
 #include "tost/engine/text_trace.h"
+#include "tost/engine/threads.h"
 
 namespace tost {
 namespace {
 
 using kernels::kMostFewRows;
 
-constexpr int64_t kTracedTokens = 64;  // at a time
+constexpr int64_t kTracedTokens = 64;                // at a time
+constexpr int64_t kScoredLogits = int64_t{1} << 23;  // at a time, 32 MiB
 
 // The largest number of rows for which steps of a few rows are faster than products, for which the
 // weights may have to be laid out first.
@@ -126,6 +128,37 @@ Array EngineModel::logits(const Array& rows) {
     step_.head(rows.data(), count, logits.mutable_data());
   }
   return logits;
+}
+
+TokenScores EngineModel::score(const int64_t* ids, const int64_t* targets, int64_t batch,
+                               int64_t tokens, LanguageState* state) {
+  LanguageState own;
+  const Array read = hidden(ids, batch, tokens, state != nullptr ? *state : own);
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < batch * tokens; ++i) {
+    if (targets[i] >= 0) places.push_back(i);
+  }
+  const int64_t dim = config().dim, vocab = config().vocab, total = int64_t(places.size());
+  TokenScores scores{std::vector<float>(places.size()), std::vector<char>(places.size())};
+  const int64_t step = std::max<int64_t>(1, kScoredLogits / vocab);
+  for (int64_t first = 0; first < total; first += step) {
+    const int64_t count = std::min(step, total - first);
+    Array rows = Array::empty({count, dim});
+    for (int64_t i = 0; i < count; ++i) {
+      std::copy_n(read.data() + places[size_t(first + i)] * dim, dim,
+                  rows.mutable_data() + i * dim);
+    }
+    const Array found = logits(rows);
+    parallel_tasks(count, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto at = size_t(first + i);
+        const float *row = found.data() + i * vocab, *target = row + targets[places[at]];
+        scores.loss[at] = float(log_total(row, vocab) - *target);
+        scores.likely[at] = std::max_element(row, row + vocab) == target;
+      }
+    });
+  }
+  return scores;
 }
 
 TracedText EngineModel::trace(const std::vector<int64_t>& ids) {

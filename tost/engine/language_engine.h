@@ -28,6 +28,8 @@ class EngineModel : public TextModel {
   // rounded as for long texts.
   void expect_texts();
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
+  TokenScores score(const int64_t* ids, const int64_t* targets, int64_t batch, int64_t tokens,
+                    LanguageState* state) override;
   // One token of each text: ids[i] after *states[i], another state for every text. Logits [texts,
   // vocab]. What a text gets is that of a step of it alone, bit for bit.
   Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);

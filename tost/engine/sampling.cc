@@ -26,9 +26,9 @@ void check_sampling(const SamplingConfig& c) {
 }
 
 double log_total(const float* logits, int64_t count) {
-  const double top = *std::max_element(logits, logits + count);
+  const float top = *std::max_element(logits, logits + count);
   double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += std::exp(double(logits[i]) - top);
+  for (int64_t i = 0; i < count; ++i) total += std::exp(logits[i] - top);
   return top + std::log(total);
 }
 

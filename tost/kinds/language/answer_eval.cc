@@ -9,7 +9,6 @@
 #include "tost/comm/sums.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/module_device.h"
-#include "tost/nn/precision.h"
 
 namespace tost {
 
@@ -21,27 +20,20 @@ using torch::Tensor;
 constexpr int64_t kTokensAtOnce = 8192;
 constexpr int64_t kPiece = 2048;  // of a sample that is read with a state
 
-// Scores a single sample piece by piece, from the state after the previous piece.
-TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
-                            LanguageState& state) {
-  std::vector<Tensor> loss, likely;
-  for (int64_t t = 0; t < batch.ids.size(1); t += kPiece) {
-    const int64_t count = std::min(kPiece, batch.ids.size(1) - t);
-    const Tensor hidden = model.hidden(batch.ids.narrow(1, t, count), &state);
-    const auto scores = score_targets(model, hidden, batch.targets.narrow(1, t, count));
-    loss.push_back(scores.loss);
-    likely.push_back(scores.likely);
-  }
-  return {torch::cat(loss), torch::cat(likely)};
-}
-
-// Scores a batch, and sets `bytes` to the size of the state if there is one.
+// Scores a batch, or a long sample piece by piece, and then sets `bytes` to the size of the state.
 TokenScores score_batch(LanguageModel& model, const TokenTaskBatch& batch, int64_t& bytes) {
-  if (batch.ids.size(1) <= kPiece) {
-    return score_targets(model, model.hidden(batch.ids), batch.targets);
-  }
+  const int64_t samples = batch.ids.size(0), tokens = batch.ids.size(1);
+  const auto* ids = batch.ids.const_data_ptr<int64_t>();
+  const auto* targets = batch.targets.const_data_ptr<int64_t>();
+  if (tokens <= kPiece) return model.score(ids, targets, samples, tokens, nullptr);
+  TokenScores scores;
   LanguageState state;
-  TokenScores scores = score_in_pieces(model, batch, state);
+  for (int64_t t = 0; t < tokens; t += kPiece) {
+    const auto [loss, likely] =
+        model.score(ids + t, targets + t, 1, std::min(kPiece, tokens - t), &state);
+    scores.loss.insert(scores.loss.end(), loss.begin(), loss.end());
+    scores.likely.insert(scores.likely.end(), likely.begin(), likely.end());
+  }
   bytes = state_bytes(state);
   return scores;
 }
@@ -59,17 +51,20 @@ int64_t samples_of(const TokenTaskData& data, int64_t group, const AnswerEvalOpt
 }  // namespace
 
 void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
-  const Tensor has_target = targets.ne(-1).to(scores.likely.device());
-  // The number of wrong answers of each sample.
-  const Tensor wrong =
-      torch::zeros_like(has_target, torch::kInt64)
-          .masked_scatter_(has_target, scores.likely.logical_not().to(torch::kInt64));
-  const Tensor by_sample = wrong.sum(1);
-  samples_ += targets.size(0);
-  tokens_ += scores.likely.numel();
-  right_ += scores.likely.sum().item<int64_t>();
-  exact_ += by_sample.eq(0).sum().item<int64_t>();
-  loss_ += scores.loss.to(torch::kDouble).sum().item<double>();
+  const auto rows = targets.accessor<int64_t, 2>();
+  size_t at = 0;
+  for (int64_t row = 0; row < rows.size(0); ++row) {
+    bool exact = true;
+    for (int64_t t = 0; t < rows.size(1); ++t) {
+      if (rows[row][t] == -1) continue;
+      exact = exact && scores.likely[at];
+      right_ += scores.likely[at];
+      loss_ += scores.loss[at++];
+    }
+    exact_ += exact;
+  }
+  samples_ += rows.size(0);
+  tokens_ += int64_t(at);
 }
 
 bool AnswerTally::add_up(Group* group, bool stopped) {
@@ -140,7 +135,7 @@ std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
     bool stopped = false;
     for (int64_t first = step * rank_of(options.group); first < samples;
          first += step * world_of(options.group)) {
-      stopped = options.stop != nullptr && options.stop->load();
+      stopped = options.stopped();
       if (stopped) break;
       std::vector<int64_t> chosen(size_t(std::min(step, samples - first)));
       std::iota(chosen.begin(), chosen.end(), first);

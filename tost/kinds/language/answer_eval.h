@@ -7,7 +7,9 @@
 #include "tost/comm/group.h"
 #include "tost/data/token_task.h"
 #include "tost/data/watched_read.h"
-#include "tost/kinds/language/scores.h"
+#include "tost/engine/language_scores.h"
+#include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
@@ -37,10 +39,11 @@ class AnswerTally {
 };
 
 struct AnswerEvalOptions : LanguageEvalOptions {
-  int64_t samples = 0;        // the first ones of every group; 0: all
-  int64_t batch = 0;          // samples read together; 0: as many as make 8,192 tokens
-  ReadGuard read_guard = {};  // of every batch
-  Group* group = nullptr;     // of processes that each score some of the batches
+  Precision precision = Precision::kFp32;  // or bf16
+  int64_t samples = 0;                     // the first ones of every group; 0: all
+  int64_t batch = 0;                       // samples read together; 0: as many as make 8,192 tokens
+  ReadGuard read_guard = {};               // of every batch
+  Group* group = nullptr;                  // of processes that each score some of the batches
 };
 
 // Scores all samples in evaluation mode without gradients. Samples of more than 2,048 tokens are

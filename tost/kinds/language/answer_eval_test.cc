@@ -39,10 +39,9 @@ TEST(AnswerTally, CountsByHand) {
   for (int64_t t : {0, 1, 3}) targets[0][t] = 7;
   targets[1][2] = 7;
   AnswerTally tally;
-  const TokenScores scores{torch::tensor({1.f, 2.f, 3.f, 4.f}),
-                           torch::tensor({true, false, true, true})};
+  const TokenScores scores{{1, 2, 3, 4}, {true, false, true, true}};
   tally.add(targets, scores);
-  tally.add(targets, {scores.loss, torch::ones({4}, torch::kBool)});
+  tally.add(targets, {scores.loss, std::vector<char>(4, true)});
   const AnswerScores s = tally.scores();
   EXPECT_EQ(s.samples, 4);
   EXPECT_EQ(s.tokens, 8);
@@ -98,10 +97,9 @@ TEST(AnswerEval, PiecesGiveWhatTheWholeGives) {
   const TokenTaskData data = task.data();
   const auto scores = evaluate_answers(*model, data);
   const TokenTaskBatch batch = data.batch(0, {0});
-  model->eval();
-  const torch::NoGradGuard no_grad;
-  const TokenScores whole = score_targets(*model, model->hidden(batch.ids), batch.targets);
-  EXPECT_NEAR((*scores)[0].loss, whole.loss.mean().item<double>(), 1e-4);
+  const auto whole = model->score(batch.ids.const_data_ptr<int64_t>(),
+                                  batch.targets.const_data_ptr<int64_t>(), 1, 5000, nullptr);
+  EXPECT_NEAR((*scores)[0].loss, torch::tensor(whole.loss).mean().item<double>(), 1e-4);
 }
 
 TEST(AnswerEval, RefusesWhatDoesNotFit) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/testing/temp_dir.h"
-#include "tost/data/token_data.h"
+#include "tost/io/token_data.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/file.h"

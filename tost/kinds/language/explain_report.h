@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/token_data.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
 #include "tost/explain/report.h"
+#include "tost/io/token_data.h"
 #include "tost/kinds/language/explain_trace.h"
 
 namespace tost {

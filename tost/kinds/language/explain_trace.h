@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tost/data/token_data.h"
+#include "tost/io/token_data.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/causal_mixer.h"

@@ -2,10 +2,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/text_layout.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/text_layout.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
 #include "tost/store/foreign_source.h"

@@ -5,16 +5,16 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/data/text_layout.h"
 #include "tost/data/token_task.h"
+#include "tost/engine/language_scores.h"
+#include "tost/engine/language_text.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/text_layout.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
-#include "tost/kinds/language/scores.h"
 #include "tost/kinds/language/task.h"
-#include "tost/kinds/language/text.h"
 #include "tost/kinds/language/train_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/device.h"
@@ -58,11 +58,9 @@ json score_language(const ScoreRequest& request) {
   };
   const auto result = language_loss(*loaded.model, *text.tokens, text.bytes, options);
   if (!result) return {};
-  return {{"precision", loaded.precision},
-          {"loss", result->loss},
-          {"bits_per_byte", result->bits_per_byte ? json(*result->bits_per_byte) : json()},
-          {"tokens", result->tokens},
-          {"seconds", result->seconds}};
+  json report = to_json(*result);
+  report["precision"] = loaded.precision;
+  return report;
 }
 
 TextSpec explained_text(const ExplainRequest& request, const fs::path& model_file) {

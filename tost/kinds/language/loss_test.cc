@@ -3,9 +3,10 @@
 
 #include <cmath>
 
+#include "tost/data/crop_batch.h"
+#include "tost/engine/language_scores.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/eval_test_util.h"
-#include "tost/kinds/language/scores.h"
 
 namespace tost {
 namespace {
@@ -149,7 +150,6 @@ TEST(LanguageLoss, RefusesImpossibleSettings) {
   expect_part(refused([](auto& o) { o.stride = -1; }), "A stride of -1");
   expect_part(refused([](auto& o) { o.batch = -1; }), "at least one window");
   expect_part(refused([](auto& o) { o.batches = 0; }), "at least one window");
-  expect_part(refused([](auto& o) { o.precision = Precision::kInt8; }), "int8");
   expect_part(refused([](auto& o) {
                 o.protocol = "official";
                 o.context = -1;

@@ -8,6 +8,7 @@
 #include "tost/engine/language_weights.h"
 #include "tost/nn/block.h"
 #include "tost/nn/cross_entropy.h"
+#include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/arrays.h"
@@ -18,6 +19,8 @@ namespace tost {
 using torch::Tensor;
 
 namespace {
+
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 25;  // 128 MiB of float32
 
 std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
   const auto& name = mixer_of_block(c, index);
@@ -189,8 +192,34 @@ Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
 Array LanguageModel::extend(const int64_t* ids, int64_t batch, int64_t tokens,
                             LanguageState& state) {
   const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(*this);
   const Tensor read = torch::from_blob(const_cast<int64_t*>(ids), {batch, tokens}, torch::kLong);
   return array_of(extend(read, state).to(torch::kCPU, torch::kFloat).contiguous());
+}
+
+// Computes logits for a few thousand tokens at a time.
+TokenScores LanguageModel::score(const int64_t* ids, const int64_t* targets, int64_t batch,
+                                 int64_t tokens, LanguageState* state) {
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(*this);
+  const auto view = [&](const int64_t* of) {
+    return torch::from_blob(const_cast<int64_t*>(of), {batch * tokens}, torch::kLong);
+  };
+  const Tensor wanted = view(targets), places = wanted.ge(0).nonzero().squeeze(1);
+  const Tensor rows = hidden(view(ids).view({batch, tokens}), state).flatten(0, 1);
+  const int64_t count = places.size(0), step = std::max<int64_t>(1, kLogitsAtOnce / config_.vocab);
+  TokenScores scores{std::vector<float>(size_t(count)), std::vector<char>(size_t(count))};
+  for (int64_t begin = 0; begin < count; begin += step) {
+    const Tensor piece = places.narrow(0, begin, std::min(step, count - begin));
+    const Tensor target = to_device(wanted.index_select(0, piece), rows.device());
+    const Tensor chosen = to_device(piece, rows.device());
+    const Tensor found = logits(rows.index_select(0, chosen)).to(torch::kFloat);
+    const Tensor loss = torch::cross_entropy_loss(found, target, {}, at::Reduction::None).cpu();
+    const Tensor likely = found.argmax(1).eq(target).cpu();
+    std::copy_n(loss.const_data_ptr<float>(), loss.numel(), scores.loss.data() + begin);
+    std::copy_n(likely.const_data_ptr<bool>(), loss.numel(), scores.likely.data() + begin);
+  }
+  return scores;
 }
 
 LanguageState LanguageModel::on_cpu(LanguageState state) const {

@@ -79,7 +79,10 @@ class LanguageModel : public torch::nn::Module, public TextModel {
   // Reads ids [B, T], T >= 1, after `state`, without gradients; returns logits [B, vocab] of the
   // token after the last one. A default-constructed state has read no token.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
+  // The functions for any model work in evaluation mode, and leave the mode as it was.
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
+  TokenScores score(const int64_t* ids, const int64_t* targets, int64_t batch, int64_t tokens,
+                    LanguageState* state) override;
   void each_weight(function_ref<void(const Array&)> visit) const override;
   LanguageState on_cpu(LanguageState state) const override;
 

@@ -13,6 +13,7 @@
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/comm/sums.h"
+#include "tost/data/crop_batch.h"
 #include "tost/engine/generate.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "tost/data/token_data.h"
 #include "tost/data/token_task.h"
+#include "tost/io/token_data.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/train_config.h"

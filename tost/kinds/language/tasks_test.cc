@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tests/testing/shared.h"
+#include "tost/engine/language_tasks.h"
 #include "tost/kinds/language/eval_test_util.h"
-#include "tost/kinds/language/text_tasks.h"
 
 namespace tost {
 namespace {
@@ -90,7 +90,8 @@ TEST_F(LanguageFiles, LambadaIsItsDefinition) {
                std::string::npos;
     }
     write("g/test.jsonl", lines);
-    const auto result = evaluate_lambada(language, (dir_.path() / "g").string());
+    const auto result =
+        evaluate_lambada(*language.model, language.info, (dir_.path() / "g").string());
     ASSERT_TRUE(result);
     EXPECT_EQ(result->passages, 6);
     EXPECT_EQ(result->tokens, sum.tokens);
@@ -125,26 +126,26 @@ TEST_F(LanguageFiles, LambadaKnowsRightFromWrong) {
                                  "{\"text\": \"a Dog DOG\"}\n"        // right but for capitals
                                  "{\"text\": \"a dogs dog\"}\n"       // contained
                                  "{\"text\": \"a dog cat cat\"}\n");  // right
-  auto result = evaluate_lambada(language, path);
+  auto result = evaluate_lambada(*language.model, language.info, path);
   EXPECT_DOUBLE_EQ(result->accuracy, 0.4);
   EXPECT_DOUBLE_EQ(*result->official_accuracy, 0.8);
   EXPECT_EQ(result->tokens, 11);
   LambadaOptions options;
   options.generate = false;
   options.limit = 2;
-  result = evaluate_lambada(language, path, options);
+  result = evaluate_lambada(*language.model, language.info, path, options);
   EXPECT_EQ(result->passages, 2);
   EXPECT_DOUBLE_EQ(result->accuracy, 0.5);
   EXPECT_FALSE(result->official_accuracy);
   std::atomic<bool> stop = true;
   options.stop = &stop;
-  EXPECT_FALSE(evaluate_lambada(language, path, options));
+  EXPECT_FALSE(evaluate_lambada(*language.model, language.info, path, options));
 }
 
 TEST_F(LanguageFiles, LambadaRefusesWhatHasNoLastWord) {
   const auto refused = [&](const std::string& text) {
     const std::string path = write("i.jsonl", nlohmann::json{{"text", text}}.dump());
-    return refusal([&] { evaluate_lambada(language_, path); });
+    return refusal([&] { evaluate_lambada(*language_.model, language_.info, path); });
   };
   for (const char* text : {"", "word", "word ", " word"}) {
     expect_part(refused(text), "i.jsonl' line 1 has no last word");
@@ -154,19 +155,24 @@ TEST_F(LanguageFiles, LambadaRefusesWhatHasNoLastWord) {
   const std::string good = write("j.jsonl", "{\"text\": \"a b\"}");
   LambadaOptions options;
   options.new_tokens = 13;
-  expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
+  expect_part(refusal([&] { evaluate_lambada(*language_.model, language_.info, good, options); },
+                      ErrorKind::kUsage),
               "does not hold 13 new ones");
   options.limit = -5;
-  expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
+  expect_part(refusal([&] { evaluate_lambada(*language_.model, language_.info, good, options); },
+                      ErrorKind::kUsage),
               "at least one passage");
   options.limit = 1;
   options.new_tokens = 0;
-  expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
+  expect_part(refusal([&] { evaluate_lambada(*language_.model, language_.info, good, options); },
+                      ErrorKind::kUsage),
               "one new token");
-  expect_part(refusal([&] { evaluate_lambada(language_, dir_.path().string()); }),
-              "holds 2 .jsonl files");
+  expect_part(
+      refusal([&] { evaluate_lambada(*language_.model, language_.info, dir_.path().string()); }),
+      "holds 2 .jsonl files");
   language_.info.tokenizer = nullptr;
-  expect_part(refusal([&] { evaluate_lambada(language_, good); }), "has no tokenizer");
+  expect_part(refusal([&] { evaluate_lambada(*language_.model, language_.info, good); }),
+              "has no tokenizer");
 }
 
 TEST_F(LanguageFiles, ChoicesAreScoredByTheWholeText) {
@@ -198,7 +204,8 @@ TEST_F(LanguageFiles, ChoicesAreScoredByTheWholeText) {
       }
       for (const size_t answer : {best, (best + 1) % choices.size()}) {
         nlohmann::json row = {{"text", text}, {"choices", choices}, {"answer", answer}};
-        const auto result = evaluate_choices(language, write("k.jsonl", row.dump()));
+        const auto result =
+            evaluate_choices(*language.model, language.info, write("k.jsonl", row.dump()));
         EXPECT_EQ(result->accuracy, answer == best ? 1 : 0) << text << answer;
         EXPECT_EQ(result->shortened, limited && longest > 13 ? 1 : 0) << text;
         EXPECT_DOUBLE_EQ(result->chance, 1.0 / 3);
@@ -214,13 +221,14 @@ TEST_F(LanguageFiles, ChoicesCanBeWrittenInSeveralWays) {
       "{\"prompt\": \"dog XXXXX dog\", \"choices\": [\"cat\", \"dog\"], \"answer\": \"dog\"}\n"
       "{\"context\": \"dog\", \"choices\": [\"cat\", \"dog\", \"a\"], \"answer\": 1}\n"
       "{\"text\": \"_____ cat\", \"choices\": [\"dog\", \"cat\"], \"answer\": 0, \"id\": 7}\n");
-  const auto result = evaluate_choices(language, path);
+  const auto result = evaluate_choices(*language.model, language.info, path);
   EXPECT_EQ(result->questions, 3);
   EXPECT_DOUBLE_EQ(result->accuracy, 2.0 / 3);
   EXPECT_DOUBLE_EQ(result->chance, (0.5 + 1.0 / 3 + 0.5) / 3);
-  EXPECT_DOUBLE_EQ(evaluate_choices(language, path, 2)->accuracy, 1);
+  EXPECT_DOUBLE_EQ(evaluate_choices(*language.model, language.info, path, 2)->accuracy, 1);
   for (const int64_t limit : {0, -5}) {
-    expect_part(refusal([&] { evaluate_choices(language, path, limit); }, ErrorKind::kUsage),
+    expect_part(refusal([&] { evaluate_choices(*language.model, language.info, path, limit); },
+                        ErrorKind::kUsage),
                 "at least one question");
   }
 }
@@ -228,7 +236,8 @@ TEST_F(LanguageFiles, ChoicesCanBeWrittenInSeveralWays) {
 TEST_F(LanguageFiles, RefusesBadChoices) {
   const auto refused = [&](const nlohmann::json& row) {
     const std::string path = write("m.jsonl", row.dump());
-    const std::string message = refusal([&] { evaluate_choices(language_, path); });
+    const std::string message =
+        refusal([&] { evaluate_choices(*language_.model, language_.info, path); });
     expect_part(message, "m.jsonl' line 1");
     return message;
   };
@@ -260,7 +269,7 @@ TEST(LanguageEval, TheRealLambadaIsRead) {
   LambadaOptions options;
   options.generate = false;
   options.limit = 40;
-  const auto result = evaluate_lambada(language, path.string(), options);
+  const auto result = evaluate_lambada(*language.model, language.info, path.string(), options);
   EXPECT_EQ(result->passages, 40);
   EXPECT_GT(result->loss, 3);  // a random model
   EXPECT_EQ(result->accuracy, 0);

@@ -1,8 +1,7 @@
 // The tokens that models are scored on.
-#include "tost/kinds/language/text.h"
-
 #include <gtest/gtest.h>
 
+#include "tost/engine/language_text.h"
 #include "tost/kinds/language/eval_test_util.h"
 
 namespace tost {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/nn/token_mixer.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tost/engine/vision_config.h"
 #include "tost/engine/foreign_model.h"
+#include "tost/engine/vision_config.h"
 
 namespace tost {
 

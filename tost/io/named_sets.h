@@ -6,6 +6,9 @@
 
 namespace tost {
 
+// The names of a data set's splits.
+inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
+
 // The names shapes and listops, which mean generated sets in every folder; ./listops is a path.
 const std::vector<std::string>& generated_sets();
 // The names of the generated sets of sequences.

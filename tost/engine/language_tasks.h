@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/language/scores.h"
+#include "tost/engine/language_file.h"
+#include "tost/engine/language_scores.h"
 
 namespace tost {
 
@@ -31,7 +31,8 @@ struct LambadaResult {
 // is the share of passages whose word is in `new_tokens` greedy tokens after the context, both in
 // lower case. Returns nothing if `stop` ended it. Throws a data Error naming the line of a passage
 // that has no space or cannot be encoded.
-std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
+std::optional<LambadaResult> evaluate_lambada(TextModel& model, const LanguageInfo& info,
+                                              const std::string& path,
                                               const LambadaOptions& options = {});
 
 nlohmann::json to_json(const LambadaResult& result);
@@ -54,7 +55,8 @@ struct ChoiceResult {
 // The score of a choice is the summed log-probability of the filled text without its first token;
 // of equal scores the first wins. `limit` is the number of questions, at least 1. Returns nothing
 // if `stop` ended it. Throws a data Error naming a wrong line.
-std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
+std::optional<ChoiceResult> evaluate_choices(TextModel& model, const LanguageInfo& info,
+                                             const std::string& path,
                                              std::optional<int64_t> limit = std::nullopt,
                                              const LanguageEvalOptions& options = {});
 

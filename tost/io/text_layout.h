@@ -41,6 +41,14 @@ TextLayout find_text(const std::string& path, double holdout);
 // splits for a missing split.
 TextPart find_text_part(const TextLayout& layout, const std::string& split);
 
+// The file of a split of a task of tokens (token_task.h).
+inline std::filesystem::path token_task_file(const std::filesystem::path& folder,
+                                             const std::string& split) {
+  return folder / (split + ".safetensors");
+}
+// Whether the folder has the files of a task of tokens.
+bool is_token_task(const std::filesystem::path& folder);
+
 // A mapped part of a text file. Counts characters by their first bytes, which works for any bytes.
 class TextFile {
  public:

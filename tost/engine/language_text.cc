@@ -1,4 +1,4 @@
-#include "tost/kinds/language/text.h"
+#include "tost/engine/language_text.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,9 +7,8 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/utf8.h"
-#include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/file.h"
+#include "tost/io/text_layout.h"
 
 namespace tost {
 

@@ -8,29 +8,18 @@
 #include <optional>
 #include <vector>
 
-#include "tost/data/token_data.h"
-#include "tost/kinds/language/model.h"
-#include "tost/nn/precision.h"
+#include "tost/engine/generate.h"
+#include "tost/io/token_data.h"
 
 namespace tost {
 
 // The options of all evaluations of language models.
 struct LanguageEvalOptions {
-  Precision precision = Precision::kFp32;  // or bf16
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t done, int64_t total)> progress;
-};
 
-struct TokenScores {
-  torch::Tensor loss;    // -log p of the target in nats, float32
-  torch::Tensor likely;  // bool: no token is likelier (the first of equals counts)
+  bool stopped() const { return stop != nullptr && stop->load(); }
 };
-
-// Scores each target [B, T] int64 that is not -1, in row-major order, from hidden [B, T, C]
-// (LanguageModel::hidden). Computes logits for a few thousand tokens at a time, and scores in
-// float32.
-TokenScores score_targets(const LanguageModel& model, const torch::Tensor& hidden,
-                          const torch::Tensor& targets);
 
 // A text whose last tokens are to be predicted from the earlier ones.
 struct ScoredText {
@@ -41,7 +30,7 @@ struct ScoredText {
 // The scores of each text's targets, in order. Reads the texts together, padded on the right, where
 // padding has no effect in a causal model. A text beyond the model's context loses its beginning.
 // Throws a data Error for a text without targets, or whose targets do not fit the context.
-std::vector<TokenScores> score_texts(LanguageModel& model, const std::vector<ScoredText>& texts);
+std::vector<TokenScores> score_texts(TextModel& model, const std::vector<ScoredText>& texts);
 
 // `usual` reads the whole text in windows of `context` tokens, one every `stride` tokens. A window
 // scores only tokens that no earlier window has scored, so that every token but the first is
@@ -73,11 +62,11 @@ struct LanguageLoss {
   double seconds = 0, tokens_per_s = 0;
 };
 
-// Computes the loss in evaluation mode without gradients, with sums in float64. `text_bytes` is the
+// Computes the loss with sums in float64. `text_bytes` is the
 // size of the text in bytes, 0 if unknown. Returns nothing if `stop` ended it. Throws a usage Error
 // for an impossible setting, and a data Error for a source that is too short or has ids outside the
 // model's vocabulary.
-std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSource& source,
+std::optional<LanguageLoss> language_loss(TextModel& model, const TokenSource& source,
                                           int64_t text_bytes,
                                           const LanguageLossOptions& options = {});
 

@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tost/io/token_file.h"
 #include "tost/io/tokenizer.h"
-#include "tost/torch.h"
 
 namespace tost {
 
@@ -69,11 +67,10 @@ struct TextSplit {
 TextSplit open_text_split(const TextSpec& spec, const std::string& split,
                           std::shared_ptr<const Tokenizer> known = nullptr);
 
-// Draws random crops of block + 1 tokens: returns ids [batch, block] int64, and the ids of the next
-// tokens. The result depends only on the arguments; all positions where a crop fits are equally
-// likely. Throws a data Error if the source is shorter than block + 1, a usage Error for batch or
-// block below 1.
-std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,
-                                                   int64_t block, uint64_t seed, int64_t index);
+// Draws random crops [batch, block + 1]: a block, and the token after it. The result depends only
+// on the arguments; all positions where a crop fits are equally likely. Throws a data Error if the
+// source is shorter than block + 1, a usage Error for batch or block below 1.
+std::vector<int64_t> crop_tokens(const TokenSource& source, int64_t batch, int64_t block,
+                                 uint64_t seed, int64_t index);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-#include "tost/data/token_data.h"
+#include "tost/io/token_data.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/random.h"
 #include "tost/base/text.h"
-#include "tost/data/text_layout.h"
+#include "tost/io/text_layout.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -197,8 +197,8 @@ void TokenSource::copy(int64_t begin, int64_t count, int64_t* out) const {
   }
 }
 
-std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,
-                                                   int64_t block, uint64_t seed, int64_t index) {
+std::vector<int64_t> crop_tokens(const TokenSource& source, int64_t batch, int64_t block,
+                                 uint64_t seed, int64_t index) {
   if (batch < 1 || block < 1) {
     fail_usage("A batch of ", batch, " crops of ", block, " tokens is impossible.");
   }
@@ -208,13 +208,12 @@ std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, in
   }
   const int64_t length = checked_add(block, 1, "a crop");
   checked_mul(checked_mul(batch, length, "a batch"), 8, "a batch");
-  torch::Tensor crops = torch::empty({batch, length}, torch::kInt64);
+  std::vector<int64_t> crops(size_t(batch * length));
   Random random(seed, static_cast<uint64_t>(index));
   for (int64_t row = 0; row < batch; ++row) {
-    source.copy(random.below(source.size() - block), length,
-                crops.data_ptr<int64_t>() + row * length);
+    source.copy(random.below(source.size() - block), length, crops.data() + row * length);
   }
-  return {crops.slice(1, 0, block).contiguous(), crops.slice(1, 1, length).contiguous()};
+  return crops;
 }
 
 }  // namespace tost

@@ -1,21 +1,17 @@
-#include "tost/kinds/language/text_tasks.h"
+#include "tost/engine/language_tasks.h"
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <set>
 #include <span>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/engine/language_text.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/language/text.h"
-#include "tost/nn/module_device.h"
-#include "tost/nn/precision.h"
 
 namespace tost {
-
-using torch::Tensor;
 
 namespace {
 
@@ -47,13 +43,13 @@ Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
   return passage;
 }
 
-Passages read_passages(const std::string& path, const LoadedLanguage& language,
+Passages read_passages(const std::string& path, const TextModel& model, const LanguageInfo& info,
                        std::optional<int64_t> limit) {
-  const int64_t most = language.model->max_context();
+  const int64_t most = max_context(model.config());
   Passages passages;
   for (const JsonRow& row : read_rows(find_rows_file(path))) {
     if (limit && static_cast<int64_t>(passages.size()) >= *limit) break;
-    passages.push_back(make_passage(row, *language.info.tokenizer));
+    passages.push_back(make_passage(row, *info.tokenizer));
     const Passage& last = passages.back();
     if (const auto word = static_cast<int64_t>(last.ids.size()) - last.context; word > most) {
       fail_data(row.where, " has a last word of ", word, " tokens, beyond the model's context of ",
@@ -69,8 +65,8 @@ Passages read_passages(const std::string& path, const LoadedLanguage& language,
 // The running sums over passages.
 class Evaluation {
  public:
-  Evaluation(LoadedLanguage& language, const LambadaOptions& options)
-      : model_(*language.model), tokenizer_(*language.info.tokenizer), options_(options) {}
+  Evaluation(TextModel& model, const Tokenizer& tokenizer, const LambadaOptions& options)
+      : model_(model), tokenizer_(tokenizer), options_(options) {}
 
   void add(std::span<const Passage> batch) {
     score(batch);
@@ -102,7 +98,7 @@ class Evaluation {
     std::vector<ScoredText> texts;
     for (const Passage& passage : batch) {
       const auto predictions = static_cast<int64_t>(passage.ids.size()) - 1;
-      const int64_t fitting = std::min(predictions, model_.max_context());
+      const int64_t fitting = std::min(predictions, max_context(model_.config()));
       result_.shortened += fitting < predictions;
       texts.push_back({passage.ids, fitting});
     }
@@ -110,42 +106,45 @@ class Evaluation {
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto word = static_cast<int64_t>(batch[i].ids.size()) - batch[i].context;
       const int64_t begin = std::max<int64_t>(0, texts[i].targets - word);
-      const Tensor loss = scores[i].loss.to(torch::kDouble);
-      loss_ += loss.sum().item<double>();
-      word_loss_ += loss.slice(0, begin).sum().item<double>();
-      right_ += scores[i].likely.slice(0, begin).all().item<bool>();
+      const auto& [loss, likely] = scores[i];
+      loss_ += std::accumulate(loss.begin(), loss.end(), 0.0);
+      word_loss_ += std::accumulate(loss.begin() + begin, loss.end(), 0.0);
+      right_ += std::find(likely.begin() + begin, likely.end(), 0) == likely.end();
       result_.tokens += texts[i].targets;
     }
   }
 
   // Continues together the contexts that have the same length.
   void generate(std::span<const Passage> group) {
-    const int64_t room = model_.max_context() - (options_.new_tokens - 1);
+    const int64_t room = max_context(model_.config()) - (options_.new_tokens - 1);
     if (room < 1) {
-      fail_usage("The model's context of ", model_.max_context(), " tokens does not hold ",
+      fail_usage("The model's context of ", max_context(model_.config()), " tokens does not hold ",
                  options_.new_tokens, " new ones.");
     }
     const int64_t length = std::min(room, group.front().context);
-    const Tensor contexts =
-        torch::empty({static_cast<int64_t>(group.size()), length}, torch::kInt64);
-    for (size_t row = 0; row < group.size(); ++row) {
-      std::copy_n(group[row].ids.begin() + (group[row].context - length), length,
-                  contexts[static_cast<int64_t>(row)].data_ptr<int64_t>());
+    std::vector<int64_t> contexts;
+    for (const Passage& passage : group) {
+      const auto end = passage.ids.begin() + passage.context;
+      contexts.insert(contexts.end(), end - length, end);
     }
-    const std::vector<std::string> texts = continue_greedily(contexts);
+    const std::vector<std::string> texts = continue_greedily(std::move(contexts), group.size());
     for (size_t row = 0; row < group.size(); ++row) {
       found_ += to_lower(texts[row]).find(group[row].target) != std::string::npos;
     }
   }
 
-  std::vector<std::string> continue_greedily(const Tensor& contexts) {
-    std::vector<std::string> texts(static_cast<size_t>(contexts.size(0)));
+  // Continues contexts [rows, length].
+  std::vector<std::string> continue_greedily(std::vector<int64_t> next, size_t rows) {
+    std::vector<std::string> texts(rows);
     LanguageState state;
-    Tensor next = contexts;
     for (int64_t step = 0; step < options_.new_tokens; ++step) {
-      next = model_.extend(next, state).argmax(1, /*keepdim=*/true).to(torch::kCPU);
-      for (size_t row = 0; row < texts.size(); ++row) {
-        const auto id = next[static_cast<int64_t>(row)].item<int64_t>();
+      const int64_t vocab = model_.config().vocab;
+      const Array logits = model_.extend(next.data(), std::ssize(texts),
+                                         std::ssize(next) / std::ssize(texts), state);
+      next.resize(rows);
+      for (size_t row = 0; row < rows; ++row) {
+        const float* of_row = logits.data() + int64_t(row) * vocab;
+        const int64_t id = next[row] = std::max_element(of_row, of_row + vocab) - of_row;
         // Skips ids beyond the tokenizer, which have no text.
         if (id < tokenizer_.vocab_size()) texts[row] += tokenizer_.piece(static_cast<int32_t>(id));
       }
@@ -153,7 +152,7 @@ class Evaluation {
     return texts;
   }
 
-  LanguageModel& model_;
+  TextModel& model_;
   const Tokenizer& tokenizer_;
   const LambadaOptions& options_;
   LambadaResult result_;
@@ -161,8 +160,8 @@ class Evaluation {
   int64_t right_ = 0, found_ = 0;
 };
 
-void check(const LoadedLanguage& language, const LambadaOptions& options) {
-  needed_tokenizer(language.info, "passages cannot be read");
+void check(const LanguageInfo& info, const LambadaOptions& options) {
+  needed_tokenizer(info, "passages cannot be read");
   if (options.batch < 1 || options.new_tokens < 1 || options.limit.value_or(1) < 1) {
     fail_usage("LAMBADA needs at least one passage, one a batch and one new token.");
   }
@@ -170,15 +169,13 @@ void check(const LoadedLanguage& language, const LambadaOptions& options) {
 
 }  // namespace
 
-std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
+std::optional<LambadaResult> evaluate_lambada(TextModel& model, const LanguageInfo& info,
+                                              const std::string& path,
                                               const LambadaOptions& options) {
-  check(language, options);
+  check(info, options);
   const auto start = Clock::now();
-  const Passages passages = read_passages(path, language, options.limit);
-  const torch::InferenceMode no_grad;
-  const EvaluationMode mode(*language.model);
-  const PrecisionScope precision(options.precision, device_of(*language.model));
-  Evaluation evaluation(language, options);
+  const Passages passages = read_passages(path, model, info, options.limit);
+  Evaluation evaluation(model, *info.tokenizer, options);
   const auto batch = static_cast<size_t>(options.batch);
   for (size_t begin = 0; begin < passages.size(); begin += batch) {
     const std::span all(passages);
@@ -186,7 +183,7 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
     if (options.progress) {
       options.progress(evaluation.passages(), static_cast<int64_t>(passages.size()));
     }
-    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+    if (options.stopped()) return std::nullopt;
   }
   LambadaResult result = evaluation.finish();
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -292,40 +289,37 @@ bool shorten(int64_t context, const std::string& where, std::vector<ScoredText>&
   return true;
 }
 
-size_t most_probable(LanguageModel& model, const std::vector<ScoredText>& texts) {
+size_t most_probable(TextModel& model, const std::vector<ScoredText>& texts) {
   std::vector<double> losses;
   for (const TokenScores& scores : score_texts(model, texts)) {
-    losses.push_back(scores.loss.to(torch::kDouble).sum().item<double>());
+    losses.push_back(std::accumulate(scores.loss.begin(), scores.loss.end(), 0.0));
   }
   return static_cast<size_t>(std::min_element(losses.begin(), losses.end()) - losses.begin());
 }
 
 }  // namespace
 
-std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
-                                             std::optional<int64_t> limit,
+std::optional<ChoiceResult> evaluate_choices(TextModel& model, const LanguageInfo& info,
+                                             const std::string& path, std::optional<int64_t> limit,
                                              const LanguageEvalOptions& options) {
-  needed_tokenizer(language.info, "questions cannot be read");
+  needed_tokenizer(info, "questions cannot be read");
   if (limit.value_or(1) < 1) fail_usage("There must be at least one question to answer.");
   const auto start = Clock::now();
   std::vector<JsonRow> rows = read_rows(find_rows_file(path));
   if (limit && *limit < static_cast<int64_t>(rows.size())) {
     rows.resize(static_cast<size_t>(*limit));
   }
-  const torch::InferenceMode no_grad;
-  const EvaluationMode mode(*language.model);
-  const PrecisionScope precision(options.precision, device_of(*language.model));
   ChoiceResult result;
   int64_t right = 0;
   for (const JsonRow& row : rows) {
     const Question question = make_question(row);
-    std::vector<ScoredText> texts = fill_in(question, *language.info.tokenizer, row.where);
-    result.shortened += shorten(language.model->max_context(), row.where, texts);
-    right += most_probable(*language.model, texts) == question.answer;
+    std::vector<ScoredText> texts = fill_in(question, *info.tokenizer, row.where);
+    result.shortened += shorten(max_context(model.config()), row.where, texts);
+    right += most_probable(model, texts) == question.answer;
     result.chance += 1.0 / static_cast<double>(texts.size());
     ++result.questions;
     if (options.progress) options.progress(result.questions, static_cast<int64_t>(rows.size()));
-    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+    if (options.stopped()) return std::nullopt;
   }
   result.accuracy = static_cast<double>(right) / static_cast<double>(result.questions);
   result.chance /= static_cast<double>(result.questions);

@@ -1,4 +1,4 @@
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tost/data/text_layout.h"
+#include "tost/io/text_layout.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,8 +9,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"
-#include "tost/data/dataset.h"
-#include "tost/data/named_sets.h"
+#include "tost/io/named_sets.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 
@@ -96,6 +95,12 @@ TextLayout find_text(const std::string& path, double holdout) {
   }
   hold_out(holdout, layout);
   return layout;
+}
+
+bool is_token_task(const fs::path& folder) {
+  return is_folder(folder) && std::any_of(kSplits.begin(), kSplits.end(), [&](const auto& split) {
+           return is_plain_file(token_task_file(folder, split));
+         });
 }
 
 TextPart find_text_part(const TextLayout& layout, const std::string& split) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/token_data.h"
-#include "tost/kinds/language/file.h"
+#include "tost/engine/language_file.h"
+#include "tost/io/token_data.h"
 
 namespace tost {
 
