@@ -1,6 +1,7 @@
 """Times of the delta rule: kernels, the chunked form in torch, and the reference of transformers if it is installed.
+With --means those of group means: kernels and the plain form.
 
-usage: delta.py [--threads N] [--rounds N] [--shapes 8x1024,1x16384] [--cpu] [--no-transformers]; TOST_ISA=avx2 sets the kernels' instruction set.
+usage: delta.py [--threads N] [--rounds N] [--shapes 8x1024,1x16384] [--cpu] [--means | --no-transformers]; TOST_ISA=avx2 sets the kernels' instruction set.
 Candidates take turns in every round; medians in milliseconds, with --cpu of CPU time.
 """
 
@@ -47,6 +48,18 @@ def core(shape, rounds):
     with torch.no_grad():
         compare(f"{shape} tokens, 12 heads of 64, forward", rounds, kernels=fused, chunked=chunked)
     compare("  forward and backward", rounds, kernels=lambda: both(fused), chunked=lambda: both(chunked))
+
+
+def means(shape, rounds):
+    base, values, weights, pi, rates = draw(*map(int, shape.split("x")), 12, 64)
+    inputs = [x.detach().requires_grad_() for x in (base.flatten(2), values.flatten(2), pi, torch.rand(768), rates[0, 0])]
+    grad = weights.flatten(2)
+
+    def both(form):
+        torch.autograd.grad(form(*inputs, from_end=6)[0], inputs, grad)
+
+    compare(f"group means, {shape} tokens, 12 heads of 64", rounds, kernels=lambda: both(ops.group_means),
+            plain=lambda: both(plain.group_means))
 
 
 def reference(rounds):
@@ -97,6 +110,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--shapes", default="8x1024,1x16384")
+    parser.add_argument("--means", action="store_true")
     parser.add_argument("--no-transformers", action="store_true")
     parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
@@ -106,8 +120,8 @@ def main():
     torch.set_num_threads(options.threads)
     print(f"torch {torch.__version__}, {tost._C.isa()}, {options.threads} threads")
     for shape in options.shapes.split(","):
-        core(shape, options.rounds)
-    if not options.no_transformers:
+        (means if options.means else core)(shape, options.rounds)
+    if not options.means and not options.no_transformers:
         reference(options.rounds)
 
 

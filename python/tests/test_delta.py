@@ -54,6 +54,16 @@ def test_values_and_gradients_are_those_of_the_recurrence(settings, dtype, toler
     compare(found, by_tokens(*inputs), inputs, tolerance)
 
 
+@pytest.mark.parametrize("rule", [ops.delta_rule, plain.delta_rule])
+def test_gradient_where_nothing_is_forgotten(rule):
+    """At g = 0, the end of its range, it is the derivative to the left, which is the recurrence's."""
+    q, k, v, beta, g, state = draw()
+    g = g.detach().masked_fill(torch.rand_like(g) < 0.3, 0).requires_grad_()
+    inputs = (q, k, v, beta, g, state)
+    scale = q.shape[3] ** -0.5
+    compare(rule(*inputs, scale=scale)[:1], by_tokens(*inputs, scale=scale)[:1], inputs, 1e-5)
+
+
 def test_kernels_run():
     assert tost._C
     inputs = draw()

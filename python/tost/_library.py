@@ -30,7 +30,7 @@ _SCHEMAS = (
     "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
     "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
 )
-# Of the Triton kernels alone.
+# Of this package alone: the C++ library does not register them.
 _MEANS = (
     "means_forward(Tensor base, Tensor values, Tensor pi, Tensor scale, Tensor? log_rates, Tensor? state, int from_end) "
     "-> (Tensor y, Tensor state, Tensor carry)",
@@ -120,6 +120,13 @@ def _means_gradients(grads, inputs, kept):
     return *grads, *found, None if rates is None else of_rates.to(rates.dtype)
 
 
+def _delta_gradients(grads, inputs, kept):
+    *given, _, scale, _ = inputs
+    grad_o = torch.zeros_like(given[2]) if grads[0] is None else grads[0]
+    found = torch.ops.tost.delta_backward(grad_o, grads[1], *given, scale, kept[1])
+    return (None if x is None else grad.to(x.dtype) for x, grad in zip(inputs, found))
+
+
 _COMPOSITES = dict(
     tssa=lambda w, temp, lengths=None: torch.ops.tost.tssa_forward(w, temp, lengths)[:2],
     tssa_causal=lambda w, temp, denom_bias, state=None, position=0:
@@ -136,6 +143,14 @@ def _register():
     _derive(library, "tssa_causal_forward", plain.tssa_causal, 4, 3, 2, _causal_gradients)
     for name, composite in _COMPOSITES.items():
         library.impl(name, composite, "CompositeImplicitAutograd")
+    return _register_means(library)
+
+
+def _register_means(library):
+    torch.library.register_fake("tost::means_forward", _fake_means_forward, lib=library)
+    torch.library.register_fake("tost::means_backward", lambda grad_y, *given: (
+        *map(_like, given[:3]), _floats(given[0], given[1].shape[2])), lib=library)
+    _derive(library, "means_forward", plain.group_means, 6, 5, 1, _means_gradients)
     return library
 
 
@@ -155,7 +170,9 @@ def _load():
             raise ImportError(f"another library has registered torch.ops.tost without the operator {missing[0]}; "
                               "load this package and that library in different processes")
         importlib.import_module("tost._C")
-        return _register()
+        library = _register()
+        _derive(library, "delta_forward", lambda *inputs: plain.delta_rule(*inputs[:-1]), 6, 6, 2, _delta_gradients)
+        return library
     except Exception as error:  # whatever it is, the plain form runs
         warnings.warn(f"tost: the kernels cannot be loaded, so torch's own operators run, which is slower: {error}")
         return error
@@ -171,6 +188,7 @@ def available():
 
 # Asked once: compilers cannot follow the question.
 _devices = {"cpu", "meta"} if available() else set()
+_means = {"cpu"} if available() and "tost._C" in sys.modules else set()
 _limits = {}  # by type of device: whether the kernels take these inputs
 _kept = []  # registrations, which last as long as these objects
 
@@ -185,19 +203,16 @@ def add_triton(key="CUDA"):
 
     library = torch.library.Library("tost", "FRAGMENT")
     _kept.append(library)
-    for schema in _MEANS if available() else _SCHEMAS + _MEANS:
-        library.define(schema)
-    if not available():
-        _kept.append(_register())
-    torch.library.register_fake("tost::means_forward", _fake_means_forward, lib=library)
-    torch.library.register_fake("tost::means_backward", lambda grad_y, *given: (
-        *map(_like, given[:3]), _floats(given[0], given[1].shape[2])), lib=library)
-    _derive(library, "means_forward", plain.group_means, 6, 5, 1, _means_gradients)
+    if not _means:
+        for schema in _MEANS if available() else _SCHEMAS + _MEANS:
+            library.define(schema)
+        _kept.append(_register_means(library) if available() else _register())
     for name, kernel in _triton.KERNELS.items():
         library.impl(name, kernel, key)
     for name, composite in _COMPOSITES.items():  # those of the C++ library are not
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"tost::{name}", "CompositeImplicitAutograd"):
             library.impl(name, composite, key)
+    _means.add(key.lower())
     _devices.update((key.lower(), "meta"))
     _limits[key.lower()] = _triton.takes
 
@@ -242,14 +257,11 @@ def runs_triton(device):
     return device.type in _limits
 
 
-def runs_on(device):
-    """Whether the operators have a kernel for this device."""
-    return device.type in _devices
-
-
-def runs_delta(device):
-    """The same of the delta rule, which the C++ library does not register."""
-    return device.type == "cpu" and hasattr(torch.ops.tost, "delta_forward")
+def runs_on(device, operator="tssa"):
+    """Whether an operator has a kernel for this device. The C++ library has none for the last two."""
+    if operator == "delta_rule":
+        return device.type == "cpu" and hasattr(torch.ops.tost, "delta_forward")
+    return device.type in (_means if operator == "group_means" else _devices)
 
 
 why_no_triton = _try_triton()

@@ -77,32 +77,15 @@ def group_means(base, values, pi, scale, log_rates=None, state=None, from_end=0,
     base, values [B, T, C]; pi [B, T, H]; scale [C]. Of M and R, the sums of pi^2, exp(log_rates) [H] is left after a token
     (None: all). state [B, H, P + 1]: M and R before. The last `from_end` heads read from the last token back, without a
     state. positions [T]: consecutive numbers, for graphs that are exported. Returns y in base's dtype and the state after
-    the last token, through which no gradient flows where kernels run, which is on a GPU alone. Differentiable twice and more.
+    the last token, through which no gradient flows where kernels run. Differentiable twice and more.
     """
     inputs = (base, values, pi, scale, log_rates, state, from_end)
     if not torch.jit.is_tracing():
         _inputs.check_means(*inputs)
-    without = torch.float64 in (base.dtype, values.dtype, pi.dtype) or not _library.runs_triton(values.device)
+    without = torch.float64 in (base.dtype, values.dtype, pi.dtype) or not _library.runs_on(values.device, "group_means")
     if without or _exporting() or _transformed() or (state is not None and state.requires_grad):
         return plain.group_means(*inputs, positions)
     return torch.ops.tost.means_forward(*inputs)[:2]
-
-
-class _Delta(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, *inputs):
-        o, after, carry = torch.ops.tost.delta_forward(*inputs, True)
-        ctx.scale = inputs[-1]
-        ctx.save_for_backward(*inputs[:-1], carry)
-        return o, after
-
-    @staticmethod
-    def backward(ctx, *grads):
-        *inputs, carry = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return (*_library.differentiable(plain.delta_rule(*inputs, ctx.scale), grads, inputs), None)
-        found = torch.ops.tost.delta_backward(*grads, *inputs[:-1], ctx.scale, carry)
-        return (*(None if x is None else grad.to(x.dtype) for x, grad in zip(inputs, found)), None)
 
 
 def delta_rule(q, k, v, beta, g=None, initial_state=None, output_final_state=False, scale=None, use_qk_l2norm_in_kernel=False):
@@ -121,13 +104,13 @@ def delta_rule(q, k, v, beta, g=None, initial_state=None, output_final_state=Fal
         q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (plain.wide(q), plain.wide(k)))
     if q.shape[2] != v.shape[2]:
         q, k = (x.repeat_interleave(v.shape[2] // x.shape[2], 2) for x in (q, k))
-    kernels = _library.runs_delta(q.device)
+    kernels = _library.runs_on(q.device, "delta_rule")
     if torch.float64 in (q.dtype, k.dtype, v.dtype) or not kernels or _is_compiling() or _exporting() or _transformed():
         o, state = plain.delta_rule(q, k, v, beta, g, initial_state, scale)
     else:
         if not q.dtype == k.dtype == v.dtype == torch.bfloat16:
             q, k, v = q.float(), k.float(), v.float()
-        inputs = (q, k, v, beta, g, None if initial_state is None else initial_state.float(), scale)
-        trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs[:-1])
-        o, state = _Delta.apply(*inputs) if trained else torch.ops.tost.delta_forward(*inputs, False)[:2]
+        inputs = (q, k, v, beta, g, None if initial_state is None else initial_state.float())
+        trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+        o, state, _ = torch.ops.tost.delta_forward(*inputs, scale, trained)
     return o.to(dtype), state if output_final_state else None

@@ -73,7 +73,7 @@ def running_sums(x, before=None, log_rates=None, positions=None):
     work is quadratic in T: read long texts in pieces."""
     if log_rates is None:
         return x.cumsum(1) if before is None else x.cumsum(1) + before.unsqueeze(1)
-    place, log_rates = (positions - positions[0]).to(x.dtype), log_rates.to(x.dtype)
+    place, log_rates = (positions - positions[:1]).to(x.dtype), log_rates.to(x.dtype)
     ago = place.unsqueeze(1) - place
     left = (ago.clamp_min(0) * log_rates.view(-1, 1, 1)).exp() * (ago >= 0).to(x.dtype)  # [H, T, T]
     sums = torch.matmul(left, x.transpose(1, 2))
@@ -96,7 +96,8 @@ def group_means(base, values, pi, scale, log_rates=None, state=None, from_end=0,
     split, share = values.unflatten(2, (heads, values.shape[2] // heads)), share.unsqueeze(3)
     sums = running_sums(torch.cat([split * share, share * share], 3), state, log_rates, positions)
     means = _reading_order((sums[..., :-1] / (sums[..., -1:] + 1e-6).sqrt()).flatten(2), heads, from_end)
-    return (base + means * scale).to(base.dtype), sums[:, -1]
+    last = sums[:, -1] if tokens > 0 else sums.sum(1) if state is None else wide(state)
+    return (base + means * scale).to(base.dtype), last
 
 
 def delta_rule(q, k, v, beta, g=None, state=None, scale=1.0):
@@ -109,7 +110,7 @@ def delta_rule(q, k, v, beta, g=None, state=None, scale=1.0):
         for q, k, v, beta, g in zip(*parts):
             total = g.cumsum(2)
             last, remaining, keys = total[:, :, -1:], total.exp(), k.transpose(2, 3)
-            decay = (total - total.transpose(2, 3)).clamp_max(0).exp().tril()
+            decay = (total - total.transpose(2, 3)).tril().exp().tril()
             system, stored = k @ keys * decay * beta, k @ state * remaining
             u = torch.linalg.solve_triangular(system.tril(-1), beta * (v - stored), upper=False, unitriangular=True)
             out.append(q @ state * remaining + q @ keys * decay @ u)

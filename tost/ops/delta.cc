@@ -147,7 +147,7 @@ Tensor gated_delta_plain(const DeltaCall& call, Tensor& state) {
     const Tensor sum = log_decays[i].cumsum(2), since = sum.exp();
     const Tensor total = sum.narrow(2, sum.size(2) - 1, 1);
     // Masks before the exponential, because later tokens would overflow.
-    const Tensor decay = (sum - sum.transpose(2, 3)).clamp_max(0).exp().tril();
+    const Tensor decay = (sum - sum.transpose(2, 3)).tril().exp().tril();
     const Tensor system = (at::matmul(k, turned) * decay * betas[i]).tril(-1);
     const Tensor rest = betas[i] * (vs[i] - at::matmul(k, state) * since);
     const Tensor u = at::linalg_solve_triangular(system, rest, /*upper=*/false, /*left=*/true,
