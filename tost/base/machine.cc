@@ -62,13 +62,13 @@ std::filesystem::path program_file() {
 int64_t resident_bytes() {
   int64_t size = 0, resident = 0;
   std::ifstream file("/proc/self/statm");
-  if (!(file >> size >> resident)) return 0;
-  return resident * int64_t(sysconf(_SC_PAGESIZE));
+  return file >> size >> resident ? resident * int64_t(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 int64_t peak_resident_bytes() {
   rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t(usage.ru_maxrss) * 1024 : 0;
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  return std::max(int64_t(usage.ru_maxrss) * 1024, resident_bytes());  // Linux counts both roughly
 }
 #endif
 
