@@ -140,6 +140,17 @@ class Alone(cli_test.Case):
             self.assertEqual(cli_test.schema_of([small]), cli_test.schema_of([full]))
             self.assertAlmostEqual(small[key], full[key], delta=5e-3 if "int8" in args else 1e-5)
 
+    def test_it_describes_itself_as_the_whole_program_does(self):
+        self.assertEqual(self.alone("info").stdout, run("info").stdout)
+        small, full = (json.loads(program("info", "--json").stdout) for program in (self.alone, run))
+        for key in ("torch_onednn", "torch_mkl"):
+            full["build"].pop(key)
+        for info in (small, full):  # each multiplies as it can
+            self.assertEqual(sorted(info["paths"].pop("products")), ["bfloat16", "float32", "int8"])
+        full["gpus"] = []
+        self.assertEqual(small, full)
+        self.assertIn("this needs the full program with torch", self.alone("info", "--models", expect=1).stderr)
+
     def test_what_needs_the_full_program_says_so(self):
         for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["eval", "words", "--data", "x", "--device", "cuda"],
                      ["explain", "shapes"]):

@@ -1,12 +1,16 @@
 // The full program, with torch and every command.
 #include <algorithm>
+#include <iostream>
 #include <string_view>
 
+#include "tost/base/text.h"
 #include "tost/cli/commands.h"
-#include "tost/cli/options.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/comm/group.h"
+#include "tost/kinds/kinds.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/device.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -34,7 +38,59 @@ std::string explain(const std::exception& error) {
   return memory ? kNoMemory : "internal error, please report it: " + what;
 }
 
+nlohmann::json describe_gpus() {
+  nlohmann::json gpus = nlohmann::json::array();
+  for (int64_t i = 0; i < gpu_count(); ++i) {
+    if (const auto gpu = gpu_facts(i))
+      gpus.push_back({{"device", cat("cuda:", i)},
+                      {"name", gpu->name},
+                      {"compute_capability", cat(gpu->major, ".", gpu->minor)},
+                      {"multiprocessors", gpu->multiprocessors},
+                      {"memory_bytes", gpu->memory_bytes},
+                      {"l2_bytes", gpu->l2_bytes}});
+  }
+  return gpus;
+}
+
+void print_presets(const PresetTable& table, const nlohmann::json& models) {
+  std::cout << format_text("%-26s", table.title.c_str());
+  for (const PresetColumn& column : table.columns) {
+    std::cout << format_text("%*s", column.width, column.title);
+  }
+  for (const auto& model : models) {
+    std::cout << format_text("\n%-26s", model["name"].get<std::string>().c_str());
+    for (const PresetColumn& column : table.columns) {
+      const auto& value = model[column.key];
+      const bool parameters = std::string_view(column.key) == "parameters";
+      const auto text = value.is_number_float() ? format_text("%.3f", value.get<double>())
+                        : parameters            ? human_number(value.get<int64_t>())
+                                                : cat(value.get<int64_t>());
+      std::cout << format_text("%*s", column.width, text.c_str());
+    }
+  }
+  std::cout << "\n" << table.note << (table.note.empty() ? "" : "\n");
+}
+
+void add_what_torch_knows(const InfoCommand& command, nlohmann::json& info) {
+  info["build"]["torch_onednn"] = at::hasMKLDNN();
+  info["build"]["torch_mkl"] = at::hasMKL();
+  info["gpus"] = describe_gpus();
+  if (!command.models) return;
+  for (const Kind& kind : kinds()) {
+    auto& list = info[kind.table.key] = nlohmann::json::array();
+    for (const std::string& name : kind.presets()) list.push_back(kind.table.describe(name));
+    if (command.run.json) continue;
+    if (&kind != &kinds().front()) std::cout << "\n";
+    print_presets(kind.table, list);
+  }
+}
+
 }  // namespace
+
+void add_info_command(CLI::App& app) {
+  add_info_command(app, add_what_torch_knows);
+}
+
 }  // namespace tost
 
 extern "C" int tost_run_program(int argc, char** argv) {

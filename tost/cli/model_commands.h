@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tost/cli/options.h"
@@ -49,5 +50,14 @@ using OpenServed = std::function<void(ServedModel&, const ServiceLimits&, Metric
 using FindServed = OpenServed (*)(const ModelChoice& choice);
 
 void add_serve_command(CLI::App& app, FindServed find);
+
+struct InfoCommand {
+  RunOptions run;
+  bool models = false;
+};
+// Adds what only torch knows to a description of the program; prints the presets.
+using AskTorch = void (*)(const InfoCommand& command, nlohmann::json& info);
+
+void add_info_command(CLI::App& app, AskTorch ask);
 
 }  // namespace tost

@@ -101,6 +101,12 @@ void eval_with_engine(const CLI::App& app, EvalCommand& command) {
   run_language_eval(app, command, open_with_engine, nullptr);
 }
 
+// Leaves to the full program what only torch knows; the text of tost info says it for GPUs alone.
+void describe_without_torch(const InfoCommand& command, nlohmann::json& info) {
+  const bool more = command.run.json || info["build"]["cuda"].get<bool>();
+  if (command.models || (more && has_full_program())) throw NeedsFullProgram();
+}
+
 void add_eval_command(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   CLI::App* command = add_eval_command(app, *options);
@@ -115,6 +121,7 @@ void add_small_commands(CLI::App& app) {
   add_predict_command(app, predict_with_engine);
   add_serve_command(app, find_for_engine);
   add_models_command(app);
+  add_info_command(app, describe_without_torch);
   add_inspect_command(app);
   CLI::App* inspect = app.get_subcommand("inspect");
   inspect->parse_complete_callback([inspect] {

@@ -4,8 +4,18 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tost {
+
+// The mixers that see all tokens, and the causal ones (tost/nn/mixers.cc).
+inline std::vector<std::string> mixer_names() {
+  return {"tssa", "means", "linear",    "softmax", "xca", "ssm",
+          "mssa", "cbsa",  "tssa-tied", "uniform", "none"};
+}
+inline std::vector<std::string> causal_mixer_names() {
+  return {"tssa", "means", "delta", "linear", "softmax", "ssm", "uniform", "none"};
+}
 
 // Converts a mixer's name in earlier builds to the present name; returns other names unchanged.
 std::string mixer_in_use(const std::string& name);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <fstream>
 #include <new>
+#include <string_view>
 
+#include "tost/base/error.h"
 #include "tost/base/posix.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -215,6 +218,18 @@ void BlockCache::reset_peak() {
 BlockCacheStats BlockCache::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+bool caching_allocator_enabled() {
+  static const bool enabled = [] {
+    const char* value = std::getenv("TOST_ALLOCATOR");
+    const std::string_view name = value == nullptr ? "caching" : value;
+    if (name != "caching" && name != "system") {
+      fail_usage("TOST_ALLOCATOR is '", name, "'; use caching or system.");
+    }
+    return name == "caching";
+  }();
+  return enabled;
 }
 
 }  // namespace tost

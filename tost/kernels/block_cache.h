@@ -85,4 +85,8 @@ class ScratchBlock {
   void* data_;
 };
 
+// Whether torch allocates from this cache: unless TOST_ALLOCATOR is "system". Throws a usage Error
+// for any other value than that and "caching".
+bool caching_allocator_enabled();
+
 }  // namespace tost

@@ -24,10 +24,6 @@ struct CausalMixerConfig {
   CausalMixerOptions options;
 };
 
-std::vector<std::string> causal_mixer_names();
-// The mixers whose sequences may be split among processes (token_sums_scope.h).
-std::vector<std::string> split_causal_mixer_names();
-
 // A short causal depthwise convolution: each channel mixes a token with a few earlier ones.
 class CausalConv : public torch::nn::Module {
  public:

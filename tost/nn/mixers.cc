@@ -106,6 +106,7 @@ constexpr std::array kMixers{
                {make<CausalUniformMixer>, kScale | kGate, true}},
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
+static_assert(kMixers.size() == 12, "tost/engine/mixer_names.h names all of them");
 
 [[noreturn]] void fail_name(const std::string& name, bool causal, const char* kind,
                             const std::vector<std::string>& names) {
@@ -133,15 +134,6 @@ const Causal& find_causal_mixer(const std::string& name) {
   fail_name(name, /*causal=*/true, "causal token mixer", causal_mixer_names());
 }
 
-template <class Wanted>
-std::vector<std::string> names_where(const Wanted& wanted) {
-  std::vector<std::string> names;
-  for (const auto& entry : kMixers) {
-    if (wanted(entry)) names.emplace_back(entry.name);
-  }
-  return names;
-}
-
 // The requested additions that the mixer lacks.
 std::vector<std::string> missing_options(const Causal& entry, const CausalMixerOptions& o,
                                          bool hybrid = false) {
@@ -163,20 +155,12 @@ std::vector<std::string> missing_options(const Causal& entry, const CausalMixerO
 
 }  // namespace
 
-std::vector<std::string> mixer_names() {
-  return names_where([](const MixerEntry& entry) { return entry.both.make != nullptr; });
-}
-
-std::vector<std::string> causal_mixer_names() {
-  return names_where([](const MixerEntry& entry) { return entry.causal.make != nullptr; });
-}
-
-std::vector<std::string> split_mixer_names() {
-  return names_where([](const MixerEntry& entry) { return entry.both.splits; });
-}
-
-std::vector<std::string> split_causal_mixer_names() {
-  return names_where([](const MixerEntry& entry) { return entry.causal.splits; });
+std::vector<std::string> split_mixer_names(bool causal) {
+  std::vector<std::string> names;
+  for (const auto& entry : kMixers) {
+    if (causal ? entry.causal.splits : entry.both.splits) names.emplace_back(entry.name);
+  }
+  return names;
 }
 
 void check_mixer_name(const std::string& name) {

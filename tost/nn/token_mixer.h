@@ -77,9 +77,8 @@ class TokenMixer : public torch::nn::Module {
   virtual void draw_weights() {}
 };
 
-std::vector<std::string> mixer_names();
 // The mixers whose sequences may be split among processes (token_sums_scope.h).
-std::vector<std::string> split_mixer_names();
+std::vector<std::string> split_mixer_names(bool causal);
 
 // Throws a usage Error for an unknown name, with the nearest name, and for a dropped one.
 void check_mixer_name(const std::string& name);

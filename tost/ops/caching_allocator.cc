@@ -3,12 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
-
-#include "tost/base/error.h"
-#include "tost/kernels/block_cache.h"
 
 namespace tost {
 namespace {
@@ -34,18 +29,6 @@ c10::Allocator* allocator() {
 }
 
 }  // namespace
-
-bool caching_allocator_enabled() {
-  static const bool enabled = [] {
-    const char* value = std::getenv("TOST_ALLOCATOR");
-    const std::string_view name = value == nullptr ? "caching" : value;
-    if (name != "caching" && name != "system") {
-      fail_usage("TOST_ALLOCATOR is '", name, "'; use caching or system.");
-    }
-    return name == "caching";
-  }();
-  return enabled;
-}
 
 bool install_caching_allocator() {
   if (!caching_allocator_enabled()) return false;

@@ -263,8 +263,8 @@ TaskInput language_input(const BatchShare& share, const Tensor& ids, const Tenso
 
 void check_language_parts(const LanguageConfig& c, int64_t tokens, int64_t parts) {
   check_predicts(c, "dividing sequences");
-  check_split_mixer(split_causal_mixer_names(), c.mixer);
-  if (c.hybrid_every > 0) check_split_mixer(split_causal_mixer_names(), c.hybrid_mixer);
+  check_split_mixer(split_mixer_names(/*causal=*/true), c.mixer);
+  if (c.hybrid_every > 0) check_split_mixer(split_mixer_names(/*causal=*/true), c.hybrid_mixer);
   if (tokens % parts != 0 || tokens / parts < c.options.conv) {
     fail_usage("A text of ", tokens, " tokens cannot be divided into ", parts, " equal parts",
                c.options.conv > 0 ? cat(" of ", c.options.conv, " tokens or more") : "",

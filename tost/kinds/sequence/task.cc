@@ -162,8 +162,9 @@ void SequenceTask::take_weights(const LoadedSequence& source) {
 
 void SequenceTask::check_token_parts(int64_t parts) const {
   const SequenceConfig& model = info_.config;
-  check_split_mixer(split_mixer_names(), model.mixer);
-  if (model.hybrid_every > 0) check_split_mixer(split_mixer_names(), model.hybrid_mixer);
+  const auto able = split_mixer_names(/*causal=*/false);
+  check_split_mixer(able, model.mixer);
+  if (model.hybrid_every > 0) check_split_mixer(able, model.hybrid_mixer);
   if (model.positions == "learned" && model.max_length % parts != 0) {
     fail_usage("The ", model.max_length, " learned positions cannot be divided into ", parts,
                " equal parts; choose a max_length that sequence_parallel divides.");
