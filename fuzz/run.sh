@@ -31,8 +31,8 @@ sources_of() {
     request) echo tost/serve/fields.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
-      echo tost/data/{array_datasets,folder_dataset,listops,sequence_text}.cc
-      echo tost/io/{image,jpeg,picture_files,png}.cc ;;
+      echo tost/data/{listops,sequence_text}.cc
+      echo tost/io/{array_datasets,folder_dataset,image,jpeg,picture_files,png}.cc ;;
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

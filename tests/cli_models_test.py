@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -150,6 +151,15 @@ class Alone(cli_test.Case):
         full["gpus"] = []
         self.assertEqual(small, full)
         self.assertIn("this needs the full program with torch", self.alone("info", "--models", expect=1).stderr)
+
+    def test_texts_become_token_files(self):
+        text = "Der König liest. The king reads.\n".encode() * 300
+        self.alone("data", "tokens", self.file("t.txt", text), "--tokenizer", "bytes", "--out", self.dir / "a/b//")
+        ids = struct.pack(f"<{len(text)}H", *text)
+        files = sorted(path.name for path in (self.dir / "a").rglob("*"))
+        self.assertEqual(files, ["b", "tokenizer.json", "train.bin", "val.bin"])
+        self.assertEqual((self.dir / "a/b/train.bin").read_bytes() + (self.dir / "a/b/val.bin").read_bytes(), ids)
+        self.assertIn("this needs the full program", self.alone("data", "show", "--data", "shapes", expect=1).stderr)
 
     def test_what_needs_the_full_program_says_so(self):
         for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["eval", "words", "--data", "x", "--device", "cuda"],

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "tost/base/error.h"
-#include "tost/data/image_ops.h"
+#include "tost/io/image_ops.h"
 
 namespace {
 

@@ -159,21 +159,14 @@ void run_show(ShowFlags& flags) {
                  : print_splits(splits);
 }
 
-ExportOptions export_options(ProgressLine& progress, const char* unit) {
-  const std::atomic<bool>* stop = stop_flag();
-  return {[&progress, unit](int64_t done, int64_t total) { progress.update(done, total, unit); },
-          [stop] { return stop->load(); }};
-}
-
 void run_make_shapes(const MakeFlags& flags) {
   const auto dataset = open_image_dataset(flags.data, flags.split);
   ProgressLine progress(flags.run.json || flags.quiet);
   const auto files = export_image_folder(*dataset, flags.out, flags.count, flags.masks,
                                          export_options(progress, "pictures"));
   progress.finish();
-  if (stop_flag()->load()) {
-    std::cerr << "interrupted after " << files.size() << " pictures\n";
-    return set_exit_code(kExitInterrupted);
+  if (*stop_flag()) {
+    return say_interrupted(cat("interrupted after ", files.size(), " pictures").c_str());
   }
   if (flags.run.json) return print_json({{"out", flags.out}, {"files", files}});
   std::cout << "wrote " << files.size() << (files.size() == 1 ? " picture to " : " pictures to ")
@@ -186,10 +179,7 @@ void run_make_listops(const MakeFlags& flags) {
   const SequenceExport result =
       export_listops(flags.sequences, flags.out, export_options(progress, "samples"));
   progress.finish();
-  if (result.samples == 0) {
-    std::cerr << "interrupted; nothing was written\n";
-    return set_exit_code(kExitInterrupted);
-  }
+  if (result.samples == 0) return say_interrupted("interrupted; nothing was written");
   if (flags.run.json) {
     return print_json({{"out", flags.out}, {"sequences", result.samples}, {"bytes", result.bytes}});
   }

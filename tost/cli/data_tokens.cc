@@ -6,7 +6,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/data/export.h"
+#include "tost/io/text_export.h"
 
 namespace tost {
 namespace {
@@ -34,13 +34,8 @@ nlohmann::json report(const TokenExport& result, const DataTokensFlags& options)
 void run_tokens(const DataTokensFlags& options) {
   set_threads(options.run.threads);
   ProgressLine progress(options.run.json || options.quiet);
-  TokenExportOptions wanted;
-  wanted.format = token_format_from_name(options.format);
-  wanted.progress = [&](int64_t done, int64_t total) {
-    progress.update(done, total, "bytes of text");
-  };
-  const std::atomic<bool>* stop = stop_flag();
-  wanted.stop = [stop] { return stop->load(); };
+  const TokenExportOptions wanted{export_options(progress, "bytes of text"),
+                                  token_format_from_name(options.format)};
   const auto result = export_tokens(options.text, options.out, wanted);
   progress.finish();
   if (!result) return say_interrupted("interrupted; nothing was written");
@@ -54,6 +49,12 @@ void run_tokens(const DataTokensFlags& options) {
 }
 
 }  // namespace
+
+ExportOptions export_options(ProgressLine& progress, const char* unit) {
+  const std::atomic<bool>* stop = stop_flag();
+  return {[&progress, unit](int64_t done, int64_t total) { progress.update(done, total, unit); },
+          [stop] { return stop->load(); }};
+}
 
 void add_data_tokens_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand("tokens", "Write a text as files of 16-bit token ids");

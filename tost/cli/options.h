@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 
 namespace tost {
 

@@ -122,6 +122,7 @@ void add_small_commands(CLI::App& app) {
   add_serve_command(app, find_for_engine);
   add_models_command(app);
   add_info_command(app, describe_without_torch);
+  add_data_tokens_command(*app.add_subcommand("data"));
   add_inspect_command(app);
   CLI::App* inspect = app.get_subcommand("inspect");
   inspect->parse_complete_callback([inspect] {
@@ -141,7 +142,9 @@ extern "C" int tost_run_small_program(int argc, char** argv) {
   // The help of `tost eval` lists the flags of all kinds of model.
   const bool help = std::any_of(
       argv, argv + argc, [](std::string_view word) { return word == "--help" || word == "-h"; });
-  if (help && argv[1] == std::string_view("eval") && has_full_program()) return -1;
+  const std::string_view command = argc > 1 ? argv[1] : "", part = argc > 2 ? argv[2] : "";
+  if (help && command == "eval" && has_full_program()) return -1;
+  if (command == "data" && part != "tokens") return -1;
   const auto explain = [](const std::exception&) { return std::string(); };
   try {
     return run_program(argc, argv, {add_small_commands, set_engine_threads, explain});

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "tost/io/text_export.h"
+
 namespace tost {
 
 class ProgressLine {
@@ -35,6 +37,9 @@ class ProgressLine {
   Clock::time_point last_;
   std::optional<Clock::time_point> last_plain_;  // none yet
 };
+
+// Shows the progress of an export, in a unit, and ends it by Ctrl-C.
+ExportOptions export_options(ProgressLine& progress, const char* unit);
 
 // The width of the terminal on stderr in columns; 80 if unknown.
 int64_t terminal_width();

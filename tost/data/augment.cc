@@ -6,7 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/image_ops.h"
+#include "tost/io/image_ops.h"
 
 namespace tost {
 namespace {

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "tost/data/data_test_util.h"
-#include "tost/data/image_ops.h"
 #include "tost/data/loader.h"
-#include "tost/data/shapes.h"
+#include "tost/io/image_ops.h"
+#include "tost/io/shapes.h"
 
 namespace tost {
 namespace augment_test {

@@ -2,8 +2,8 @@
 
 #include "tests/testing/errors.h"
 #include "tost/data/data_test_util.h"
-#include "tost/data/image_ops.h"
 #include "tost/data/loader.h"
+#include "tost/io/image_ops.h"
 #include "tost/io/preprocess.h"
 
 namespace tost {

@@ -10,7 +10,7 @@
 #include "tests/testing/errors.h"
 #include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 
 namespace tost::testing {
 

@@ -1,10 +1,8 @@
 #include "tost/data/export.h"
 
 #include <ATen/Parallel.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -26,12 +24,6 @@ std::string folder_name(const std::string& class_name) {
   return name.empty() || name[0] == '.' ? "_" + name : name;
 }
 
-// Removes slashes at the end: "a/b/" names the same folder as "a/b".
-fs::path without_slashes(fs::path path) {
-  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
-  return path;
-}
-
 // Writes the lines [begin, end) of a split's table.
 std::vector<std::string> listops_lines(const SequenceSpec& spec, const std::string& split,
                                        int64_t begin, int64_t end) {
@@ -48,26 +40,6 @@ std::vector<std::string> listops_lines(const SequenceSpec& spec, const std::stri
 }
 
 }  // namespace
-
-NewFolder::NewFolder(fs::path out) : out_(without_slashes(std::move(out))) {
-  check_new_folder(out_);
-  if (out_.has_parent_path()) make_directories(out_.parent_path());
-  std::string name = out_.string() + ".tmp.XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) {
-    fail_data("Cannot create a folder '", out_.string(), ".tmp.*': ", system_reason(errno), ".");
-  }
-  holder_ = name;
-  path_ = holder_ / "data";
-  make_directories(path_);
-}
-
-NewFolder::~NewFolder() {
-  discard(holder_);
-}
-
-void NewFolder::finish() {
-  rename_durably(path_, out_);
-}
 
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
                                              int64_t count, bool masks,

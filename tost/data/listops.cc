@@ -4,8 +4,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/dataset.h"
 #include "tost/data/sequence_text.h"
+#include "tost/io/dataset.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {

@@ -10,9 +10,9 @@
 
 #include "tost/data/augment.h"
 #include "tost/data/batch_share.h"
-#include "tost/data/dataset.h"
-#include "tost/data/image_ops.h"
 #include "tost/data/prefetch.h"
+#include "tost/io/dataset.h"
+#include "tost/io/image_ops.h"
 #include "tost/io/preprocess.h"
 #include "tost/torch.h"
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/errors.h"
-#include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
+#include "tost/io/dataset.h"
 #include "tost/io/text_layout.h"
 
 namespace tost {

@@ -1,9 +1,9 @@
 // Opening data sets: what is recognised, how splits are made, what is refused.
 #include "tests/testing/shared.h"
 #include "tost/data/data_test_util.h"
-#include "tost/data/views.h"
 #include "tost/io/jpeg_test_util.h"
 #include "tost/io/picture_files.h"
+#include "tost/io/views.h"
 
 namespace tost {
 namespace open_test {

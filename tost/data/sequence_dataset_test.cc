@@ -3,7 +3,7 @@
 
 #include "tests/testing/shared.h"
 #include "tost/data/data_test_util.h"
-#include "tost/data/views.h"
+#include "tost/io/views.h"
 
 namespace tost {
 namespace {

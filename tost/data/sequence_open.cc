@@ -11,13 +11,13 @@
 #include "tost/base/machine.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/dataset.h"
-#include "tost/data/folder_dataset.h"
 #include "tost/data/listops.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/sequence_text.h"
-#include "tost/data/views.h"
+#include "tost/io/dataset.h"
+#include "tost/io/folder_dataset.h"
 #include "tost/io/named_sets.h"
+#include "tost/io/views.h"
 
 namespace tost {
 namespace {

@@ -8,8 +8,8 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/folder_dataset.h"
 #include "tost/data/sequence_dataset.h"
+#include "tost/io/folder_dataset.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {

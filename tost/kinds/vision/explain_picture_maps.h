@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/dataset.h"
 #include "tost/engine/picture_maps.h"
 #include "tost/explain/measures.h"
+#include "tost/io/dataset.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/torch.h"

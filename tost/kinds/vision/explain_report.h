@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/dataset.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
 #include "tost/explain/report.h"
+#include "tost/io/dataset.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/torch.h"

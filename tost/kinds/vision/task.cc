@@ -4,8 +4,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/views.h"
 #include "tost/engine/metadata.h"
+#include "tost/io/views.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"

@@ -2,7 +2,7 @@
 // the official scripts, unless a comment notes a difference; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
 
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/nn/token_mixer.h"
 

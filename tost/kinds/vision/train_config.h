@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tost/data/dataset.h"
 #include "tost/data/loader.h"
+#include "tost/io/dataset.h"
 #include "tost/train/config_form.h"
 #include "tost/train/loop_config.h"
 

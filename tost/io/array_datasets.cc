@@ -6,13 +6,50 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 #include "tost/io/picture_files.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Decoded pictures of one size in memory, for idx files and CIFAR.
+struct MemoryImages {
+  std::string format;
+  int64_t width = 0;
+  int64_t height = 0;
+  int64_t channels = 0;
+  std::vector<uint8_t> pixels;  // [size, height, width, channels]
+  std::vector<uint8_t> labels;  // [size]
+  std::vector<std::string> classes;
+  std::string source;  // the file or directory, for name()
+};
+
+class MemoryDataset : public ImageDataset {
+ public:
+  // The caller must check that lengths agree and labels are below classes.size().
+  explicit MemoryDataset(MemoryImages data) : data_(std::move(data)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(data_.labels.size()); }
+  const std::vector<std::string>& classes() const override { return data_.classes; }
+  int64_t label(int64_t i) const override { return data_.labels[static_cast<size_t>(i)]; }
+  Image image(int64_t i) const override {
+    const int64_t bytes = data_.width * data_.height * data_.channels;
+    const uint8_t* from = data_.pixels.data() + i * bytes;
+    Image image;
+    image.width = data_.width, image.height = data_.height, image.channels = data_.channels;
+    image.pixels.assign(from, from + bytes);
+    return image;
+  }
+  std::string name(int64_t i) const override { return cat(data_.source, "#", i); }
+  std::string format() const override { return data_.format; }
+  int64_t channels() const override { return data_.channels; }
+  int64_t side() const override { return data_.width == data_.height ? data_.width : 0; }
+
+ private:
+  MemoryImages data_;
+};
 
 // The files of a split, sorted by name; empty if there is none.
 std::vector<std::string> split_files(const std::string& directory, const std::string& split) {
@@ -35,23 +72,6 @@ std::vector<std::string> split_files(const std::string& directory, const std::st
 
 Image ImageDataset::mask(int64_t i) const {
   fail_usage("The pictures of '", name(i), "' have no masks; the generated set 'shapes' has.");
-}
-
-MemoryDataset::MemoryDataset(MemoryImages data) : data_(std::move(data)) {}
-
-Image MemoryDataset::image(int64_t i) const {
-  Image image;
-  image.width = data_.width;
-  image.height = data_.height;
-  image.channels = data_.channels;
-  const int64_t bytes = data_.width * data_.height * data_.channels;
-  const uint8_t* from = data_.pixels.data() + i * bytes;
-  image.pixels.assign(from, from + bytes);
-  return image;
-}
-
-std::string MemoryDataset::name(int64_t i) const {
-  return cat(data_.source, "#", i);
 }
 
 bool has_cifar_split(const std::string& directory, const std::string& split) {

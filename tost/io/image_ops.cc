@@ -1,4 +1,4 @@
-#include "tost/data/image_ops.h"
+#include "tost/io/image_ops.h"
 
 #include <algorithm>
 #include <cmath>

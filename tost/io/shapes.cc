@@ -1,4 +1,4 @@
-#include "tost/data/shapes.h"
+#include "tost/io/shapes.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 // object. Only the outline shows the class, so a linear model stays near chance. Free of torch.
 #pragma once
 
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 
 namespace tost {
 

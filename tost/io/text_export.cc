@@ -1,10 +1,14 @@
 // Encodes a text in parts and writes its splits as token files.
+#include "tost/io/text_export.h"
+
 #include <algorithm>
+#include <cerrno>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
-#include "tost/data/export.h"
+#include "tost/base/posix.h"
+#include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/text_layout.h"
 
@@ -73,6 +77,26 @@ class TokenExporter {
 };
 
 }  // namespace
+
+// "a/b/" names the same folder as "a/b".
+NewFolder::NewFolder(const std::filesystem::path& out) : out_((out / "").parent_path()) {
+  check_new_folder(out_);
+  if (out_.has_parent_path()) make_directories(out_.parent_path());
+  int number = 0;
+  do {
+    holder_ = cat(out_.string(), ".tmp.", ++number);
+  } while (::mkdir(holder_.c_str(), 0700) != 0 && errno == EEXIST);
+  path_ = holder_ / "data";
+  make_directories(path_);
+}
+
+NewFolder::~NewFolder() {
+  discard(holder_);
+}
+
+void NewFolder::finish() {
+  rename_durably(path_, out_);
+}
 
 size_t stretch_end(std::string_view text, size_t wanted) {
   for (size_t at = std::max<size_t>(wanted, 1); at < text.size(); ++at) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 
 namespace tost {
 

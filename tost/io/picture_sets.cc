@@ -5,11 +5,11 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/dataset.h"
-#include "tost/data/folder_dataset.h"
-#include "tost/data/shapes.h"
-#include "tost/data/views.h"
+#include "tost/io/dataset.h"
+#include "tost/io/folder_dataset.h"
 #include "tost/io/named_sets.h"
+#include "tost/io/shapes.h"
+#include "tost/io/views.h"
 
 namespace tost {
 namespace {

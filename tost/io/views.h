@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "tost/data/dataset.h"
+#include "tost/io/dataset.h"
 
 namespace tost {
 

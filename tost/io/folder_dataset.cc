@@ -1,4 +1,4 @@
-#include "tost/data/folder_dataset.h"
+#include "tost/io/folder_dataset.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tost/data/views.h"
+#include "tost/io/views.h"
 
 #include <algorithm>
 #include <cmath>

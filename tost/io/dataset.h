@@ -74,36 +74,6 @@ std::vector<std::string> image_formats();
 // The format that `auto` finds for this path, or spec.format if it is not "auto".
 std::string image_dataset_format(const DataSpec& spec);
 
-// Decoded pictures of one size in memory, for idx files and CIFAR.
-struct MemoryImages {
-  std::string format;
-  int64_t width = 0;
-  int64_t height = 0;
-  int64_t channels = 0;
-  std::vector<uint8_t> pixels;  // [size, height, width, channels]
-  std::vector<uint8_t> labels;  // [size]
-  std::vector<std::string> classes;
-  std::string source;  // the file or directory, for name()
-};
-
-class MemoryDataset : public ImageDataset {
- public:
-  // The caller must check that lengths agree and labels are below classes.size().
-  explicit MemoryDataset(MemoryImages data);
-
-  int64_t size() const override { return static_cast<int64_t>(data_.labels.size()); }
-  const std::vector<std::string>& classes() const override { return data_.classes; }
-  int64_t label(int64_t i) const override { return data_.labels[static_cast<size_t>(i)]; }
-  Image image(int64_t i) const override;
-  std::string name(int64_t i) const override;
-  std::string format() const override { return data_.format; }
-  int64_t channels() const override { return data_.channels; }
-  int64_t side() const override { return data_.width == data_.height ? data_.width : 0; }
-
- private:
-  MemoryImages data_;
-};
-
 // The readers of idx files and CIFAR: `directory` holds the files, `split` is "train", "validation"
 // or "test".
 bool has_idx_split(const std::string& directory, const std::string& split);
