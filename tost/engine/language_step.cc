@@ -225,7 +225,7 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
     kernels::prepare_few_rows(weight.type, x, rows, weight.inputs, prepared);
     a.prepared = prepared;
   }
-  kernels::linear_few_rows_part(a, range.begin, range.end);
+  kernels::linear_few_rows(a, range.begin, range.end);
   return range;
 }
 
@@ -374,7 +374,7 @@ void LanguageStep::head(const float* rows, int64_t count, float* logits) const {
   a.scales = table.scales.data<void>();
   a.y = logits;
   parallel_tasks(divide_up(a.outputs, kOutputUnit), [&](int64_t begin, int64_t end) {
-    kernels::linear_few_rows_part(a, begin * kOutputUnit, std::min(a.outputs, end * kOutputUnit));
+    kernels::linear_few_rows(a, begin * kOutputUnit, std::min(a.outputs, end * kOutputUnit));
   });
 }
 

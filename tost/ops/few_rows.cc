@@ -1,5 +1,6 @@
 #include "tost/ops/few_rows.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
@@ -7,7 +8,6 @@
 #include "tost/base/error.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kernels/products/few_rows.h"
-#include "tost/ops/kernel_call.h"
 
 namespace tost {
 
@@ -38,7 +38,9 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
   const auto dense_bias = bias.defined() ? bias.contiguous() : bias;
   args.bias = dense_bias.defined() ? dense_bias.const_data_ptr() : nullptr;
   args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows(args, torch_parallel);
+  // Another thread saves time for 64 Ki weights or more.
+  at::parallel_for(0, args.outputs, 65536 / args.inputs + 1,
+                   [&](int64_t begin, int64_t end) { kernels::linear_few_rows(args, begin, end); });
   return y.to(x.scalar_type());
 }
 

@@ -61,7 +61,7 @@ torch::Tensor product_of(const torch::Tensor& x, const QuantizedWeight& weight,
   args.scales = weight.scales.data<void>();
   args.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows(args, serial_for);
+  kernels::linear_few_rows(args, 0, args.outputs);
   return y;
 }
 
@@ -162,8 +162,8 @@ TEST(FewRows, PartsAddToThePreviousValues) {
   args.weight = weight.const_data_ptr();
   args.gamma = gamma.const_data_ptr<float>();
   args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows_part(args, 0, 7);
-  kernels::linear_few_rows_part(args, 7, 9);
+  kernels::linear_few_rows(args, 0, 7);
+  kernels::linear_few_rows(args, 7, 9);
   EXPECT_TRUE(torch::allclose(y, wanted, 1e-5, 1e-5));
 }
 

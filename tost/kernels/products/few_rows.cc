@@ -404,22 +404,9 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
-// The smallest number of weights for which another thread saves time.
-constexpr int64_t kTaskSize = 64 << 10;
-
 }  // namespace
 
-void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
-  const auto run = TOST_DISPATCH(few_rows_run)(args.type);
-  const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
-  const int64_t tasks = (args.outputs + per_task - 1) / per_task;
-  parallel(tasks, [&](int64_t begin, int64_t end) {
-    const WorkTimer timer(Work::kProduct);
-    run(args, begin * per_task, std::min(args.outputs, end * per_task));
-  });
-}
-
-void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
+void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end) {
   const WorkTimer timer(Work::kProduct);
   TOST_DISPATCH(few_rows_run)(args.type)(args, begin, end);
 }

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "tost/base/parallel.h"
-
 namespace tost::kernels {
 
 inline constexpr int64_t kMostFewRows = 4;
@@ -50,13 +48,10 @@ struct FewRowsArgs {
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
 };
 
-// Adds in float32, in an order that depends only on `inputs` and the instruction set, so a row has
-// the same bits among any others. Does not allocate. Throws only a usage Error for a wrong TOST_ISA
-// (isa.h).
-void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
-
-// Computes only outputs begin to end - 1, on the calling thread.
-void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
+// Computes outputs begin to end - 1. Adds in float32, in an order that depends only on `inputs` and
+// the instruction set, so a row has the same bits among any others, and an output in any part. Does
+// not allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
+void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()
 // bytes; 0 means that the kernel reads x itself. kInt4 rounds each row to 16 bits, within 1.6e-5 of
