@@ -81,7 +81,7 @@ void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, Langua
     const auto part = part_of(ids, batch, tokens, t, count);
     if (steps) {
       step_.run(part.data(), batch, count, state, last ? logits : nullptr, traced);
-      if (hidden != nullptr) step_.last_rows(hidden + t * dim);
+      if (hidden != nullptr) norm(step_.stream(), batch * count, hidden + t * dim);
       state.position += count;
       continue;
     }

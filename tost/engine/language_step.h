@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tost/engine/language_weights.h"
+#include "tost/engine/threads.h"
 #include "tost/kernels/tssa_causal.h"
 
 namespace tost {
@@ -30,52 +31,59 @@ class LanguageStep {
   void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
                  float* logits);
 
-  // Computes all rows [B, T, C] of the last call after the final norm.
-  void last_rows(float* to);
+  // The residual stream [B, T, C] after the last call, before the final norm.
+  const float* stream() const { return x_.data(); }
   // Computes logits [count, vocab] of rows [count, C] after the final norm.
-  void head(const float* rows, int64_t count, float* logits) const;
+  void head(const float* rows, int64_t count, float* logits);
 
  private:
   enum class Work : uint8_t { kIn, kMix, kOut, kFc, kProj, kHead };
   struct Stage {
     Work work;
-    int64_t block;
+    size_t block;
+    const StepWeight* map;  // that takes most of the time, or null
   };
-  struct Range {
-    int64_t begin, end;
+  struct Head {
+    size_t state;  // of the block and the text
+    int64_t first_row, index;
   };
 
   void reserve(int threads);
-  void run_stages(float* logits);
-  float* normed(int thread);
-  void embed(const int64_t* ids);
+  void run_stages(const int64_t* ids, float* logits);
+  // Of a thread: rows after a norm, then inputs in a prepared layout.
+  float* scratch(const StagePart& part) {
+    return reinterpret_cast<float*>(scratch_.mutable_data<char>() + part.thread * scratch_bytes_);
+  }
   void prepare_states();
   void prepare_workspace(int threads);
-  void work(const Stage& stage, int thread, int threads);
-  void norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
-                 float* y) const;
-  // Computes this thread's outputs and returns their range; with gamma, adds them to y.
-  Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
-                 const Array* gamma, int thread, int threads);
-  void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
-  kernels::CausalForwardArgs tssa_args(size_t text);
+  int64_t parts_of(const Stage& stage, int threads) const;
+  void work(const Stage& stage, const StagePart& part);
+  void* workspace(const StagePart& part) {
+    return workspace_.mutable_data<char>() + part.thread * workspace_bytes_;
+  }
+  const float* normed(const NormWeight& norm, int64_t first, int64_t rows, const StagePart& part);
+  // Computes outputs of a part and returns their range; with gamma, adds them to y.
+  std::pair<int64_t, int64_t> multiply(const StepWeight& weight, const float* x, int64_t rows,
+                                       float* y, const Array* gamma, const StagePart& part);
+  void expand(const LanguageBlockWeights& block, const float* x, const StagePart& part);
+  kernels::CausalForwardArgs tssa_args(int64_t text);
   void trace(const Stage& stage);
-  void tssa(const Stage& stage, int thread, int threads);
-  void means(const Stage& stage, int thread, int threads);
-  // Calls body(state, first row, head, workspace) for this thread's share of all texts' heads.
-  template <class State, class Body>
-  void over_heads(const Stage& stage, std::vector<std::optional<State>>& of_texts, int thread,
-                  int threads, const Body& body);
-  void delta(const Stage& stage, int thread, int threads);
-  void softmax(const Stage& stage, int thread, int threads);
+  void tssa(const Stage& stage, const StagePart& part);
+  void means(const Stage& stage, const StagePart& part);
+  size_t of_text(const Stage& stage, int64_t text) const {
+    return stage.block * states_.size() + size_t(text);
+  }
+  Head head_of(const Stage& stage, const StagePart& part) const;
+  void delta(const Stage& stage, const StagePart& part);
+  void softmax(const Stage& stage, const StagePart& part);
 
   const LanguageWeights& weights_;
   const int64_t dim_, widest_;
   std::vector<Stage> stages_;
   // Buffers of room_ rows: residual stream, input and output of a mixer, hidden values of the MLP.
   Array x_, w_, y_, sums_, hidden_;
-  Array pi_, base_, gate_;  // [rows, H], [rows, C] after a convolution, [rows, C]
-  Array beta_, forget_;     // of the delta rule: [rows, steps H], [rows, H]
+  // [rows, H], of the delta rule also [rows, steps H]; [rows, C] after a convolution; [rows, C]
+  Array pi_, forget_, base_, gate_;
   int64_t room_ = 0;
   Array scratch_;  // of every thread
   int64_t scratch_bytes_ = 0;

@@ -21,9 +21,16 @@ void parallel_tasks(int64_t tasks, function_ref<void(int64_t begin, int64_t end)
 inline constexpr auto engine_parallel =
     [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) { parallel_tasks(tasks, body); };
 
-// Calls body(thread, threads) on all threads at once; threads may wait for one another in `body`.
-void on_all_threads(int threads, function_ref<void(int thread, int threads)> body);
-void wait_for_all();
+// One of the parts of a stage of work.
+struct StagePart {
+  int64_t index, count;
+  int thread;
+  bool first;  // that this thread does of the stage
+};
+// Does stages first to last - 1 one after the other: calls body(stage, part) for each of its
+// parts(stage) parts, on whichever thread is free.
+void do_stages(int threads, size_t first, size_t last, function_ref<int64_t(size_t)> parts,
+               function_ref<void(size_t, const StagePart&)> body);
 // The index of the calling thread in its region.
 int thread_number();
 
