@@ -33,7 +33,7 @@ void on_all_threads([[maybe_unused]] int threads, function_ref<void(int, int)> b
 
 // How long a thread looks before it sleeps. To wake it takes some 25 microseconds: under
 // OMP_WAIT_POLICY=passive, barriers of OpenMP took a quarter of the time of a step in int8.
-constexpr auto kAwake = std::chrono::microseconds(50);
+constexpr auto kAwake = std::chrono::microseconds(10);
 
 // Returns when all threads have called it as often as this one.
 void wait_for_all(std::atomic<int>& arrived, int threads) {
