@@ -129,6 +129,15 @@ class Alone(cli_test.Case):
                      ["inspect", "fashion", "--all"]):
             self.assertEqual(self.alone(*args).stdout, run(*args, env={**os.environ, "TOST_MODELS": str(MODELS)}).stdout)
 
+    def test_it_says_what_it_does_and_what_it_leaves(self):
+        for args in ([], ["--help"]):
+            self.assertIn("generate", self.alone(*args, expect=0 if args else 2).stdout)
+        self.assertEqual(self.alone("--version").stdout, run("--version").stdout)
+        for args in (["generate", "shapes", "--prompt", "a"], ["eval", "shapes", "--data", "shapes"]):
+            self.assertIn("holds an image model; tost predict", self.alone(*args, expect=2).stderr)
+        self.assertIn("holds a language model; tost generate", self.alone("predict", "words", "x.png", expect=2).stderr)
+        self.assertIn("this needs the full program", self.alone("train", expect=1).stderr)
+
     def test_language_models_are_scored_as_by_the_full_program(self):
         text = self.file("t.txt", b"The king of the north was the first to see the city . " * 40)
         rows = self.file("r.jsonl", b'{"text": "the king of the city"}\n{"text": "he was the first"}\n')

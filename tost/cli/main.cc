@@ -45,10 +45,11 @@ int main(int argc, char** argv) {
                               [&](auto name) { return std::strcmp(argv[1], name) == 0; });
   int code = small ? run("libtost_small.so", "tost_run_small_program") : kNoLibrary;
   if (code < 0) code = run("libtost_program.so", "tost_run_program");
+  // Alone, the small program has the help and the version.
+  const bool general = argc < 2 || argv[1][0] == '-';
+  if (code == kNoLibrary && general) code = run("libtost_small.so", "tost_run_small_program");
   if (code == kNoLibrary) {
-    std::fprintf(stderr,
-                 "tost: this needs the full program with torch, which `make` builds; its library "
-                 "cannot be loaded: %s\n",
+    std::fprintf(stderr, "tost: this needs the full program with torch, which `make` builds: %s\n",
                  dlerror());
     code = 1;
   }

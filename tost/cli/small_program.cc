@@ -37,10 +37,20 @@ std::filesystem::path intact_file(const std::string& path, Weights weights) {
   }
 }
 
+// The file of a model of this kind that the engine runs.
+std::filesystem::path engine_file(const std::string& path, Weights weights, bool pictures) {
+  const auto file = intact_file(path, weights);
+  if (pictures ? pictures_run_in_engine(file) : runs_in_engine(file)) return file;
+  const bool other = pictures ? runs_in_engine(file) : pictures_run_in_engine(file);
+  if (!other || has_full_program()) throw NeedsFullProgram();
+  fail_usage("'", file.string(), "' holds ",
+             pictures ? "a language model; tost generate continues texts."
+                      : "an image model; tost predict names what pictures show.");
+}
+
 OpenedText open_with_engine(const ModelChoice& o) {
   if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
-  const auto file = intact_file(o.path, o.weights());
-  if (!runs_in_engine(file)) throw NeedsFullProgram();
+  const auto file = engine_file(o.path, o.weights(), /*pictures=*/false);
   auto opened =
       open_engine_language(file, o.precision, o.windows ? Layout::kStored : Layout::kPassing);
   const Precision precision = opened.model->precision();
@@ -48,12 +58,10 @@ OpenedText open_with_engine(const ModelChoice& o) {
 }
 
 PredictReport predict_with_engine(const PredictRequest& request, const KindFlags& flags) {
-  const auto& of_texts = flags.at("sequence");
-  const bool pictures = std::all_of(of_texts.begin(), of_texts.end(),
-                                    [](const CLI::Option* flag) { return flag->count() == 0; });
-  if (request.device != "cpu" || !request.engine || !pictures) throw NeedsFullProgram();
-  const auto file = intact_file(request.file, request.weights);
-  if (!pictures_run_in_engine(file)) throw NeedsFullProgram();
+  const bool of_texts = std::ranges::any_of(
+      flags.at("sequence"), [](const CLI::Option* flag) { return flag->count() > 0; });
+  if (request.device != "cpu" || !request.engine || of_texts) throw NeedsFullProgram();
+  const auto file = engine_file(request.file, request.weights, /*pictures=*/true);
   const auto [engine, info, precision] = open_engine_vision(file, request.precision);
   const int64_t side = info.preprocess.size;
   return {file, predict_pictures(info, request.pictures, request.batch, request.top,
@@ -95,9 +103,8 @@ void eval_with_engine(const CLI::App& app, EvalCommand& command) {
   const ModelChoice& o = command.model;
   const bool others = !app.remaining().empty();
   if (others && !has_full_program()) throw CLI::ExtrasError(app.get_name(), app.remaining());
-  if (others || is_token_task(o.data) || !runs_in_engine(intact_file(o.path, o.weights()))) {
-    throw NeedsFullProgram();
-  }
+  if (others || is_token_task(o.data)) throw NeedsFullProgram();
+  engine_file(o.path, o.weights(), /*pictures=*/false);
   run_language_eval(app, command, open_with_engine, nullptr);
 }
 
