@@ -31,7 +31,7 @@ struct VisionSize {
   int64_t image_size, classes;
   std::array<int64_t, 2> patches;
   bool tost_only = false;
-  int64_t stem_depth = 1;
+  int64_t stem_depth = 1, class_blocks = 2;
 };
 constexpr std::array kVisionSizes{
     VisionSize{"cab_tiny_12", 192, 12, 4, 1.0, 0, 224, 1000, {16, 8}},
@@ -52,9 +52,8 @@ constexpr std::array kVisionSizes{
     // Without a convolutional stem, which hides what a mixer gains (docs/ablations.md).
     VisionSize{"patch_nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 8}, false, 0},
     VisionSize{"patch_micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 8}, false, 0},
-    // The preset for photographs of 32 pixels (docs/quality.md); the stem has half of the
-    // multiplications.
-    VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},
+    // The preset for photographs of 32 pixels (docs/quality.md).
+    VisionSize{"photo", 96, 3, 8, 1.0, 0, 32, 10, {4, 4}, false, 3, 1},
 };
 
 VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int64_t patch) {
@@ -69,6 +68,7 @@ VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int
   c.depth = size.depth;
   c.heads = size.heads;
   c.classes = size.classes;
+  c.class_blocks = size.class_blocks;
   c.layer_scale = size.layer_scale;
   c.drop_path = size.drop_path;
   return c;

@@ -73,6 +73,8 @@ TEST(VisionPresets, EveryOfficialNameIsThereAndValid) {
 TEST(VisionPresets, SmallOnesStaySmall) {
   // Trained in minutes on two cores: at most 25 million multiply-adds at 28 x 28.
   EXPECT_LT(vision_multiply_adds(vision_preset("tost_nano_p4"), 28, 28), 25'000'000);
+  // Twenty epochs of 50,000 pictures take about an hour of one core.
+  EXPECT_LT(vision_multiply_adds(vision_preset("tost_means_photo_p4"), 32, 32), 50'000'000);
   EXPECT_LT(
       parameter_count(*make_image_classifier(vision_preset("tost_nano_p4"), WeightInit::kNone)),
       500'000);
