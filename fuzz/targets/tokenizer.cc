@@ -4,9 +4,9 @@
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
 #include "tests/testing/temp_dir.h"
-#include "tost/io/base64.h"
 #include "tost/io/bpe.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost::fuzz {

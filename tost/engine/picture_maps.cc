@@ -7,8 +7,8 @@
 
 #include "tost/base/text.h"
 #include "tost/engine/vision_file.h"
-#include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {

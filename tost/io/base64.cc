@@ -1,7 +1,7 @@
-#include "tost/io/base64.h"
-
 #include <algorithm>
 #include <cstdint>
+
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {

@@ -12,9 +12,9 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/utf8.h"
-#include "tost/io/base64.h"
 #include "tost/io/bpe.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {

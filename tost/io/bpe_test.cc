@@ -11,7 +11,7 @@
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/base/utf8.h"
-#include "tost/io/base64.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 

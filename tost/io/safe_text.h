@@ -1,8 +1,9 @@
 // Makes text from files safe to print: a name must not move a terminal's cursor, reverse a line or
-// fill the screen.
+// fill the screen. Makes text of bytes by base64, too.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,5 +23,9 @@ std::string escaped(std::string_view text, size_t most = 200);
 // Returns escaped() between apostrophes. The function is not called `quoted`, because a call would
 // find std::quoted.
 std::string shown(std::string_view text, size_t most = 200);
+
+// Base64 of RFC 4648. The decoder requires padding, and unused bits must be zero.
+std::string to_base64(std::string_view bytes);
+std::optional<std::string> from_base64(std::string_view text);  // nothing unless well-formed
 
 }  // namespace tost

@@ -1,7 +1,7 @@
 // /v1/classify and /v1/explain: classes of pictures, and explanations of pictures and texts.
 #include "tost/engine/text_trace.h"
-#include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {

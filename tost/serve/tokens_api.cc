@@ -1,8 +1,8 @@
 // /tokenize, /detokenize and /v1/embeddings.
 #include <cstring>
 
-#include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
