@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <vector>
 
 namespace tost {
@@ -35,15 +37,23 @@ void on_all_threads([[maybe_unused]] int threads, function_ref<void(int, int)> b
 // OMP_WAIT_POLICY=passive, barriers of OpenMP took a quarter of the time of a step in int8.
 constexpr auto kAwake = std::chrono::microseconds(10);
 
-// Returns when all threads have called it as often as this one.
-void wait_for_all(std::atomic<int>& arrived, int threads) {
-  const int before = arrived++, all = (before / threads + 1) * threads;
-  if (before + 1 == all) return arrived.notify_all();
-  const auto end = std::chrono::steady_clock::now() + kAwake;
-  for (int now; (now = arrived) < all;) {
-    if (std::chrono::steady_clock::now() > end) arrived.wait(now);
+// Where threads meet after each stage.
+struct Meeting {
+  std::atomic<int> arrived{0};
+  std::mutex mutex;
+  std::condition_variable complete;
+
+  // Returns when all threads have called it as often as this one.
+  void wait(int threads) {
+    const int before = arrived++, all = (before / threads + 1) * threads;
+    const auto end = std::chrono::steady_clock::now() + kAwake;
+    while (arrived < all && std::chrono::steady_clock::now() < end) continue;
+    if (before + 1 < all && arrived >= all) return;
+    std::unique_lock lock(mutex);
+    if (before + 1 == all) return complete.notify_all();
+    complete.wait(lock, [&] { return arrived >= all; });
   }
-}
+};
 
 }  // namespace
 
@@ -72,7 +82,7 @@ void do_stages(int threads, size_t first, size_t last, function_ref<int64_t(size
     std::atomic<int64_t> of_stage[2];
   };
   std::vector<Taken> taken(static_cast<size_t>(threads));
-  std::atomic<int> arrived{0};
+  Meeting meeting;
   on_all_threads(threads, [&](int thread, int all) {
     for (size_t stage = first; stage < last; ++stage) {
       StagePart part{0, parts(stage), thread, true};
@@ -84,7 +94,7 @@ void do_stages(int threads, size_t first, size_t last, function_ref<int64_t(size
         for (; (part.index = begin + next++) < end; part.first = false) body(stage, part);
       }
       taken[size_t(thread)].of_stage[(stage + 1) % 2] = 0;
-      wait_for_all(arrived, all);
+      meeting.wait(all);
     }
   });
 }
