@@ -103,8 +103,9 @@ void eval_with_engine(const CLI::App& app, EvalCommand& command) {
   const ModelChoice& o = command.model;
   const bool others = !app.remaining().empty();
   if (others && !has_full_program()) throw CLI::ExtrasError(app.get_name(), app.remaining());
-  if (others || is_token_task(o.data)) throw NeedsFullProgram();
-  engine_file(o.path, o.weights(), /*pictures=*/false);
+  if (others || is_token_task(o.data) || !runs_in_engine(intact_file(o.path, o.weights()))) {
+    throw NeedsFullProgram();
+  }
   run_language_eval(app, command, open_with_engine, nullptr);
 }
 
