@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <string_view>
 #include <thread>
 

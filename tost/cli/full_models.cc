@@ -3,7 +3,6 @@
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/model_commands.h"
-#include "tost/cli/program.h"
 #include "tost/kinds/language/answer_eval.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"

@@ -7,7 +7,6 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
-#include "tost/comm/group.h"
 #include "tost/kinds/kinds.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"

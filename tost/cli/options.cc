@@ -5,9 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <new>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 
 #include "tost/base/error.h"

@@ -1,7 +1,6 @@
 // tost serve: serves models over HTTP, with a page for browsers.
 #include <cstdlib>
 #include <iostream>
-#include <string_view>
 #include <utility>
 
 #include "tost/base/error.h"

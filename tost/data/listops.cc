@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/data/sequence_text.h"
 #include "tost/io/dataset.h"

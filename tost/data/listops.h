@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tost/base/parallel.h"
-#include "tost/base/random.h"
 #include "tost/data/sequence_dataset.h"
 
 namespace tost {

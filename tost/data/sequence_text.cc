@@ -5,10 +5,8 @@
 #include <map>
 #include <set>
 
-#include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/sequence_dataset.h"
 #include "tost/io/folder_dataset.h"
 #include "tost/io/safe_text.h"
 

@@ -1,7 +1,6 @@
 #include "tost/engine/arrays_file.h"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -10,7 +9,6 @@
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"
 

@@ -11,7 +11,6 @@
 #include "tost/base/random.h"
 #include "tost/engine/language_config.h"
 #include "tost/engine/language_state.h"
-#include "tost/engine/precision.h"
 #include "tost/io/tokenizer.h"
 
 namespace tost {

@@ -4,8 +4,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "tost/base/error.h"
 

@@ -1,8 +1,6 @@
 #include "tost/engine/language_file.h"
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
-#include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 

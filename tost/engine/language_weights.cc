@@ -5,7 +5,6 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/engine/mixer_names.h"
 
 namespace tost {

@@ -1,14 +1,11 @@
 #include "tost/engine/packed_linear.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/engine/quantized_weight.h"
 #include "tost/engine/threads.h"
-#include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/products/wide_rows.h"
 #include "tost/kernels/work_times.h"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/engine/metadata.h"
 #include "tost/io/parse_json.h"
 

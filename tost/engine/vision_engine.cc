@@ -7,7 +7,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/threads.h"
-#include "tost/engine/vision_weights.h"
 #include "tost/kernels/attend_rows.h"
 #include "tost/kernels/row_ops.h"
 

@@ -1,11 +1,8 @@
 #include "tost/engine/vision_file.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
-#include "tost/engine/arrays_file.h"
 #include "tost/engine/metadata.h"
 #include "tost/engine/vision_weights.h"
 #include "tost/io/parse_json.h"

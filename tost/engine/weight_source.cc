@@ -1,7 +1,6 @@
 #include "tost/engine/weight_source.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"

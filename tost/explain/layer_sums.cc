@@ -1,6 +1,5 @@
 #include "tost/explain/layer_sums.h"
 
-#include <algorithm>
 #include <numbers>
 
 #include "tost/explain/report.h"

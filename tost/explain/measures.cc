@@ -1,10 +1,8 @@
 #include "tost/explain/measures.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/base/random.h"

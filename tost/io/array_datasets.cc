@@ -1,6 +1,5 @@
 // Reads whole data sets of idx files (MNIST) and CIFAR into memory.
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 #include "tost/base/error.h"

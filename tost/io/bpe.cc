@@ -9,8 +9,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <string>
-
 #include "tost/base/error.h"
 #include "tost/base/utf8.h"
 

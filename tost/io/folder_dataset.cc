@@ -1,7 +1,6 @@
 #include "tost/io/folder_dataset.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "tost/base/error.h"
 #include "tost/base/function_ref.h"

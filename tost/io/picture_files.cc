@@ -3,10 +3,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <sstream>
-#include <string>
 #include <string_view>
 
 #include "tost/base/checked.h"

@@ -6,7 +6,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "tost/base/error.h"
-#include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"

@@ -1,7 +1,6 @@
 #include "tost/io/torch_value.h"
 
 #include "tost/base/error.h"
-#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {

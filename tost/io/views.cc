@@ -1,6 +1,5 @@
 #include "tost/io/views.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

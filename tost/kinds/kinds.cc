@@ -13,7 +13,6 @@
 #include "tost/io/text_layout.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"
-#include "tost/store/weights_file.h"
 
 namespace tost {
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tost/kinds/kind.h"
-#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/plain.h"

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "tost/engine/language_config.h"
 #include "tost/nn/layers.h"

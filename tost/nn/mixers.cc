@@ -1,7 +1,6 @@
 // The table of all mixers, in which a name means a bidirectional and a causal form of one mixer.
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
-#include "tost/base/error.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kernels/products/few_rows.h"
 

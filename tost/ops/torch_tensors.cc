@@ -4,12 +4,10 @@
 
 #include <atomic>
 #include <cstring>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "tost/base/error.h"
-#include "tost/io/safe_text.h"
 #include "tost/io/torch_value.h"
 
 namespace tost {

@@ -1,6 +1,5 @@
 #include "tost/serve/language_service.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <span>

@@ -4,8 +4,6 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/engine/manifest.h"
-#include "tost/engine/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/safetensors.h"

@@ -6,10 +6,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/engine/metadata.h"
 #include "tost/engine/quantized_weight.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/nn/state_dict.h"
 #include "tost/ops/adamw_step.h"
 #include "tost/ops/arrays.h"
 #include "tost/store/foreign_source.h"

@@ -11,7 +11,6 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/bench/bench_model.h"
-#include "tost/bench/measure.h"
 #include "tost/bench/product_floor.h"
 #include "tost/engine/model_files.h"
 #include "tost/kernels/block_cache.h"

@@ -1,6 +1,5 @@
 // Rows of `tost bench model` as Markdown and JSON.
 #include <algorithm>
-#include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"

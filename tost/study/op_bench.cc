@@ -12,7 +12,6 @@
 #include "tost/bench/measure.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/nn/causal_means.h"
-#include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"

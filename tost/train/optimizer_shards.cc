@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "tost/base/error.h"
 #include "tost/engine/run_layout.h"
 #include "tost/io/safetensors_index.h"
 

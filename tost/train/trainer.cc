@@ -1,6 +1,5 @@
 #include "tost/train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>

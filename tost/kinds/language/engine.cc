@@ -1,7 +1,6 @@
 #include "tost/kinds/language/engine.h"
 
 #include "tost/base/error.h"
-#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 

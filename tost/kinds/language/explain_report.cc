@@ -6,8 +6,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/crop_batch.h"
-#include "tost/explain/layer_sums.h"
-#include "tost/kinds/language/explain_trace.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 

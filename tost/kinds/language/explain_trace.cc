@@ -12,7 +12,6 @@
 #include "tost/engine/language_text.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
-#include "tost/kinds/language/file.h"
 #include "tost/nn/causal_means.h"
 #include "tost/nn/causal_tssa.h"
 #include "tost/nn/module_device.h"

@@ -6,7 +6,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/language_weights.h"
-#include "tost/nn/block.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"

@@ -18,7 +18,6 @@
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/answer_eval.h"
-#include "tost/kinds/language/file.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/layer_rates.h"
 #include "tost/nn/module_device.h"

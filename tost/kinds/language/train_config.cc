@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/kinds/language/model.h"
 
 namespace tost {
 namespace {

@@ -7,7 +7,6 @@
 #include "tost/base/error.h"
 #include "tost/data/listops.h"
 #include "tost/io/parse_json.h"
-#include "tost/nn/metrics.h"
 #include "tost/nn/module_device.h"
 
 namespace tost {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "tost/base/error.h"
-#include "tost/base/machine.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/eval.h"

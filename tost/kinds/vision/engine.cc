@@ -5,7 +5,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/vision_engine.h"
 #include "tost/kinds/vision/transformer.h"
-#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/arrays.h"
 

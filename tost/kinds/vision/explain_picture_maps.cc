@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tost/explain/layer_sums.h"
-#include "tost/explain/measures.h"
 #include "tost/ops/arrays.h"
 
 namespace tost {

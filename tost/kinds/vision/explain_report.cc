@@ -1,11 +1,8 @@
 #include "tost/kinds/vision/explain_report.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "tost/base/error.h"
-#include "tost/explain/layer_sums.h"
-#include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"

@@ -2,11 +2,8 @@
 // the page shows the JSON.
 #pragma once
 
-#include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

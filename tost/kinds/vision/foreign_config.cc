@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/io/safe_text.h"
 #include "tost/kinds/vision/config.h"
 

@@ -1,10 +1,7 @@
 #include "tost/kinds/vision/image_classifier.h"
 
-#include <memory>
-
 #include "tost/base/error.h"
 #include "tost/kinds/vision/transformer.h"
-#include "tost/nn/layers.h"
 #include "tost/nn/module_device.h"
 
 namespace tost {

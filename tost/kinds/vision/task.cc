@@ -8,8 +8,6 @@
 #include "tost/io/views.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_runner.h"
-#include "tost/kinds/vision/model_file.h"
-#include "tost/kinds/vision/train_config.h"
 #include "tost/nn/layer_rates.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/state_dict.h"

@@ -2,7 +2,6 @@
 // the official scripts, unless a comment notes a difference; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
 
-#include "tost/io/dataset.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/nn/token_mixer.h"

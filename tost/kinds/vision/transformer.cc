@@ -8,7 +8,6 @@
 #include "tost/base/error.h"
 #include "tost/comm/batch_norms.h"
 #include "tost/engine/vision_weights.h"
-#include "tost/nn/block.h"
 #include "tost/ops/arrays.h"
 
 namespace tost {
