@@ -78,6 +78,24 @@ std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, 
   return calls;
 }
 
+// Adds every word of a buffer once, in 32 independent sums, so that only memory limits the speed.
+uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
+  uint64_t sums[32] = {};
+  int64_t i = begin;
+  for (; i + 32 <= end; i += 32) {
+    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
+  }
+  for (; i < end; ++i) sums[0] += words[i];
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total += sum;
+  return total;
+}
+
+double best_ms(const Call& run, torch::Device device = torch::kCPU) {
+  const auto times = time_rounds(0, 7, {{run}}, ms_clock(device))[0];
+  return *std::min_element(times.begin(), times.end());
+}
+
 }  // namespace
 
 void add_linears(const torch::nn::Module& model,
@@ -125,28 +143,6 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
   }
   return floor;
 }
-
-namespace {
-
-// Adds every word of a buffer once, in 32 independent sums, so that only memory limits the speed.
-uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
-  uint64_t sums[32] = {};
-  int64_t i = begin;
-  for (; i + 32 <= end; i += 32) {
-    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
-  }
-  for (; i < end; ++i) sums[0] += words[i];
-  uint64_t total = 0;
-  for (const uint64_t sum : sums) total += sum;
-  return total;
-}
-
-double best_ms(const Call& run, torch::Device device = torch::kCPU) {
-  const auto times = time_rounds(0, 7, {{run}}, ms_clock(device))[0];
-  return *std::min_element(times.begin(), times.end());
-}
-
-}  // namespace
 
 double memory_read_ms(int64_t bytes) {
   const auto buffer = torch::ones({bytes / 8}, torch::kLong);

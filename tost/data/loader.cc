@@ -98,6 +98,9 @@ LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
   return config;
 }
 
+constexpr int64_t kRepeatedMultiple = 256;
+constexpr uint64_t kOrderStream = 0x6f72646572;  // "order"
+
 }  // namespace
 
 BatchMaker::BatchMaker(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config)
@@ -183,13 +186,6 @@ Image BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& ran
   fail_data("None of ", kReplacements,
             " random pictures could be read; the first problem: ", batch.unreadable.back().message);
 }
-
-namespace {
-
-constexpr int64_t kRepeatedMultiple = 256;
-constexpr uint64_t kOrderStream = 0x6f72646572;  // "order"
-
-}  // namespace
 
 int64_t epoch_length(int64_t size, const SamplerConfig& config) {
   if (config.repeats <= 1) return size;

@@ -47,6 +47,13 @@ void check_columns(const TsvRow& row, bool pairs) {
            pairs ? "pairs have five: label, id, id, text, text." : "texts have two: label, text.");
 }
 
+std::vector<int32_t> tokens_of(std::string_view text) {
+  std::vector<int32_t> tokens(text.size());
+  std::transform(text.begin(), text.end(), tokens.begin(),
+                 [](char c) { return int32_t{static_cast<uint8_t>(c)} + 1; });
+  return tokens;
+}
+
 }  // namespace
 
 std::vector<std::string> text_classes(const std::string& directory) {
@@ -185,17 +192,6 @@ TsvRow TsvFile::first() const {
   size_t next = 0;
   return row_at(0, 1, next);
 }
-
-namespace {
-
-std::vector<int32_t> tokens_of(std::string_view text) {
-  std::vector<int32_t> tokens(text.size());
-  std::transform(text.begin(), text.end(), tokens.begin(),
-                 [](char c) { return int32_t{static_cast<uint8_t>(c)} + 1; });
-  return tokens;
-}
-
-}  // namespace
 
 StoredSequences::StoredSequences(SequenceRows rows, int64_t max_length) : rows_(std::move(rows)) {
   if (max_length == 0) return;

@@ -29,36 +29,6 @@ int64_t read_length(const ScoredText& text, int64_t context) {
   return length;
 }
 
-}  // namespace
-
-std::vector<TokenScores> score_texts(TextModel& model, const std::vector<ScoredText>& texts) {
-  if (texts.empty()) return {};
-  std::vector<int64_t> lengths;
-  for (const ScoredText& text : texts) {
-    lengths.push_back(read_length(text, max_context(model.config())));
-  }
-  const int64_t rows = std::ssize(texts), longest = *std::ranges::max_element(lengths);
-  std::vector<int64_t> ids(size_t(rows * longest)), targets(ids.size(), -1);
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t length = lengths[size_t(row)], scored = texts[size_t(row)].targets;
-    const auto end = texts[size_t(row)].ids.end();
-    std::copy(end - 1 - length, end - 1, ids.begin() + row * longest);
-    std::copy(end - scored, end, targets.begin() + row * longest + length - scored);
-  }
-  const TokenScores scores = model.score(ids.data(), targets.data(), rows, longest, nullptr);
-  std::vector<TokenScores> result;
-  auto loss = scores.loss.begin();
-  auto likely = scores.likely.begin();
-  for (const ScoredText& text : texts) {
-    result.push_back({{loss, loss + text.targets}, {likely, likely + text.targets}});
-    loss += text.targets;
-    likely += text.targets;
-  }
-  return result;
-}
-
-namespace {
-
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDefaultTokens = 8192;  // of the windows read together
@@ -189,6 +159,32 @@ bool official(TextModel& model, const TokenSource& source, const LanguageLossOpt
 }
 
 }  // namespace
+
+std::vector<TokenScores> score_texts(TextModel& model, const std::vector<ScoredText>& texts) {
+  if (texts.empty()) return {};
+  std::vector<int64_t> lengths;
+  for (const ScoredText& text : texts) {
+    lengths.push_back(read_length(text, max_context(model.config())));
+  }
+  const int64_t rows = std::ssize(texts), longest = *std::ranges::max_element(lengths);
+  std::vector<int64_t> ids(size_t(rows * longest)), targets(ids.size(), -1);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t length = lengths[size_t(row)], scored = texts[size_t(row)].targets;
+    const auto end = texts[size_t(row)].ids.end();
+    std::copy(end - 1 - length, end - 1, ids.begin() + row * longest);
+    std::copy(end - scored, end, targets.begin() + row * longest + length - scored);
+  }
+  const TokenScores scores = model.score(ids.data(), targets.data(), rows, longest, nullptr);
+  std::vector<TokenScores> result;
+  auto loss = scores.loss.begin();
+  auto likely = scores.likely.begin();
+  for (const ScoredText& text : texts) {
+    result.push_back({{loss, loss + text.targets}, {likely, likely + text.targets}});
+    loss += text.targets;
+    likely += text.targets;
+  }
+  return result;
+}
 
 std::optional<LanguageLoss> language_loss(TextModel& model, const TokenSource& source,
                                           int64_t text_bytes, const LanguageLossOptions& options) {

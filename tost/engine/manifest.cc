@@ -48,6 +48,19 @@ bool is_plain_name(const std::string& name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
 }
 
+Manifest read_manifest(const fs::path& file) {
+  return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
+}
+
+// The difference of a file from its entry, without a full stop; empty if there is none.
+std::string fault_of(const fs::path& path, const ManifestEntry& expected) {
+  if (!is_plain_file(path)) return cat("'", path.string(), "' is missing");
+  const ManifestEntry found = manifest_entry_of(path);
+  if (found == expected) return "";
+  return cat("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+             " but the file has ", json_text(to_json(found)));
+}
+
 }  // namespace
 
 ManifestEntry manifest_entry_of(const fs::path& file) {
@@ -103,23 +116,6 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   }
   return manifest;
 }
-
-namespace {
-
-Manifest read_manifest(const fs::path& file) {
-  return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
-}
-
-// The difference of a file from its entry, without a full stop; empty if there is none.
-std::string fault_of(const fs::path& path, const ManifestEntry& expected) {
-  if (!is_plain_file(path)) return cat("'", path.string(), "' is missing");
-  const ManifestEntry found = manifest_entry_of(path);
-  if (found == expected) return "";
-  return cat("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
-             " but the file has ", json_text(to_json(found)));
-}
-
-}  // namespace
 
 void verify_entry(const fs::path& path, const ManifestEntry& expected, const char* remedy) {
   const std::string fault = fault_of(path, expected);

@@ -110,6 +110,55 @@ ClassBlockWeights class_block_weights(WeightSource& source, const std::string& n
   return weights;
 }
 
+TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
+                                      const VisionConfig& config, Packing packing) {
+  const int64_t dim = config.dim, hidden = hidden_width(dim, config.mlp_ratio);
+  TokenBlockWeights weights{.mixer = engine_mixer(config)};
+  weights.norm1 = source.norm(name + "norm1", dim);
+  weights.norm2 = source.norm(name + "norm2", dim);
+  weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
+  weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
+  weights.fc1 = packed_map(source, name + "mlp.fc1", hidden, dim, packing);
+  const StepWeight fc2 = wide_map(source, name + "mlp.fc2", dim, hidden, true, packing);
+  weights.fc2 = packed_onto_rows(fc2.values, fc2.bias, weights.gamma2, packing, weights.fc2_shift);
+  if (weights.mixer == EngineMixer::kModule) return weights;
+  const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, config.qkv_bias, packing);
+  weights.in = {in.values, in.bias, packing};
+  const StepWeight out = wide_map(source, name + "attn.to_out.0", dim, dim, true, packing);
+  weights.out = packed_onto_rows(out.values, out.bias, weights.gamma1, packing, weights.out_shift);
+  if (weights.mixer == EngineMixer::kTssa) {
+    weights.temp = source.values(name + "attn.temp", {config.heads, 1}).clone();
+  }
+  return weights;
+}
+
+// Scratch that one thread's products of at most `rows` rows want.
+int64_t product_bytes(const VisionWeights& weights, int64_t rows, int64_t images) {
+  int64_t most = weights.head.scratch_bytes(images);
+  const auto want = [&](const PackedLinear& map, int64_t of_rows) {
+    if (map.defined()) most = std::max(most, map.scratch_bytes(of_rows));
+  };
+  for (const auto& stage : weights.stem) want(stage.product, stem_tile_rows(stage));
+  for (const auto& block : weights.blocks) {
+    for (const auto* map : {&block.in, &block.out, &block.fc1, &block.fc2}) want(*map, rows);
+  }
+  for (const auto& block : weights.class_blocks) {
+    for (const auto* map :
+         {&block.query, &block.key[0], &block.value[0], &block.out, &block.fc1, &block.fc2}) {
+      want(*map, images);
+    }
+  }
+  return most;
+}
+
+int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
+  int64_t most = 0;
+  for (const auto& stage : weights.stem) {
+    most = std::max(most, stem_tile_rows(stage) * stage.product.inputs() * size);
+  }
+  return most;
+}
+
 }  // namespace
 
 Array position_code(int64_t rows, int64_t columns) {
@@ -138,32 +187,6 @@ PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t o
   const StepWeight map = wide_map(source, name, out, in, bias, packing);
   return {map.values, map.bias, packing};
 }
-
-namespace {
-
-TokenBlockWeights token_block_weights(WeightSource& source, const std::string& name,
-                                      const VisionConfig& config, Packing packing) {
-  const int64_t dim = config.dim, hidden = hidden_width(dim, config.mlp_ratio);
-  TokenBlockWeights weights{.mixer = engine_mixer(config)};
-  weights.norm1 = source.norm(name + "norm1", dim);
-  weights.norm2 = source.norm(name + "norm2", dim);
-  weights.gamma1 = source.values(name + "gamma1", {dim}).clone();
-  weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
-  weights.fc1 = packed_map(source, name + "mlp.fc1", hidden, dim, packing);
-  const StepWeight fc2 = wide_map(source, name + "mlp.fc2", dim, hidden, true, packing);
-  weights.fc2 = packed_onto_rows(fc2.values, fc2.bias, weights.gamma2, packing, weights.fc2_shift);
-  if (weights.mixer == EngineMixer::kModule) return weights;
-  const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, config.qkv_bias, packing);
-  weights.in = {in.values, in.bias, packing};
-  const StepWeight out = wide_map(source, name + "attn.to_out.0", dim, dim, true, packing);
-  weights.out = packed_onto_rows(out.values, out.bias, weights.gamma1, packing, weights.out_shift);
-  if (weights.mixer == EngineMixer::kTssa) {
-    weights.temp = source.values(name + "attn.temp", {config.heads, 1}).clone();
-  }
-  return weights;
-}
-
-}  // namespace
 
 VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, Packing products) {
   const Packing rest = products == Packing::kInt8 ? Packing::kBfloat16 : products;
@@ -196,37 +219,6 @@ VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, P
   weights.head = packed_map(source, "head", c.classes, c.dim, rest);
   return weights;
 }
-
-namespace {
-
-// Scratch that one thread's products of at most `rows` rows want.
-int64_t product_bytes(const VisionWeights& weights, int64_t rows, int64_t images) {
-  int64_t most = weights.head.scratch_bytes(images);
-  const auto want = [&](const PackedLinear& map, int64_t of_rows) {
-    if (map.defined()) most = std::max(most, map.scratch_bytes(of_rows));
-  };
-  for (const auto& stage : weights.stem) want(stage.product, stem_tile_rows(stage));
-  for (const auto& block : weights.blocks) {
-    for (const auto* map : {&block.in, &block.out, &block.fc1, &block.fc2}) want(*map, rows);
-  }
-  for (const auto& block : weights.class_blocks) {
-    for (const auto* map :
-         {&block.query, &block.key[0], &block.value[0], &block.out, &block.fc1, &block.fc2}) {
-      want(*map, images);
-    }
-  }
-  return most;
-}
-
-int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
-  int64_t most = 0;
-  for (const auto& stage : weights.stem) {
-    most = std::max(most, stem_tile_rows(stage) * stage.product.inputs() * size);
-  }
-  return most;
-}
-
-}  // namespace
 
 VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
                                  const VisionShape& shape, int64_t tile_rows)

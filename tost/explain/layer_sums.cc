@@ -21,6 +21,23 @@ void add_to(Tensor& sum, const Tensor& batch) {
   sum = sum.defined() ? sum + total : total;
 }
 
+// Absolute correlations |r| from second moments [..., P, P].
+Tensor absolute_correlation(const Tensor& moments) {
+  const auto variance = moments.diagonal(0, -2, -1);
+  // A variance below the rounding error of the largest variance counts as 0.
+  const auto least = 1e-12 * variance.amax(-1, /*keepdim=*/true);
+  const auto scale = torch::where(variance > least, variance, torch::zeros_like(variance)).sqrt();
+  const auto product = scale.unsqueeze(-1) * scale.unsqueeze(-2);
+  const auto r = moments / product.clamp_min(1e-300);
+  return torch::where(product > 0, r, torch::zeros_like(r)).abs().clamp_max(1);
+}
+
+Tensor mean_off_diagonal(const Tensor& matrices) {
+  const auto width = double(matrices.size(-1));
+  const auto diagonal = matrices.diagonal(0, -2, -1).sum(-1);
+  return (matrices.sum({-2, -1}) - diagonal) / (width * (width - 1));
+}
+
 }  // namespace
 
 LayerSums::LayerSums(const Tensor& u, bool full, bool bound)
@@ -218,27 +235,6 @@ NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor
   }
   return result;
 }
-
-namespace {
-
-// Absolute correlations |r| from second moments [..., P, P].
-Tensor absolute_correlation(const Tensor& moments) {
-  const auto variance = moments.diagonal(0, -2, -1);
-  // A variance below the rounding error of the largest variance counts as 0.
-  const auto least = 1e-12 * variance.amax(-1, /*keepdim=*/true);
-  const auto scale = torch::where(variance > least, variance, torch::zeros_like(variance)).sqrt();
-  const auto product = scale.unsqueeze(-1) * scale.unsqueeze(-2);
-  const auto r = moments / product.clamp_min(1e-300);
-  return torch::where(product > 0, r, torch::zeros_like(r)).abs().clamp_max(1);
-}
-
-Tensor mean_off_diagonal(const Tensor& matrices) {
-  const auto width = double(matrices.size(-1));
-  const auto diagonal = matrices.diagonal(0, -2, -1).sum(-1);
-  return (matrices.sum({-2, -1}) - diagonal) / (width * (width - 1));
-}
-
-}  // namespace
 
 HeadCorrelations head_correlations(const Tensor& w, const Tensor& pi) {
   const int64_t batch = w.size(0), tokens = w.size(1), heads = pi.size(1);

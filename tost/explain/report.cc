@@ -17,13 +17,16 @@
 
 namespace tost {
 
-namespace fs = std::filesystem;
 namespace {
 
+namespace fs = std::filesystem;
+using nlohmann::json;
+using torch::Tensor;
+
 bool holds_report(const fs::path& folder) {
-  const fs::path json = folder / "report.json";
-  return is_plain_file(json) && !is_link(json) &&
-         read_beginning(json, kReportMarker.size()) == kReportMarker;
+  const fs::path file = folder / "report.json";
+  return is_plain_file(file) && !is_link(file) &&
+         read_beginning(file, kReportMarker.size()) == kReportMarker;
 }
 
 // Finds a file that is not part of a report, and returns the file's name; "" if there is none.
@@ -81,6 +84,42 @@ fs::path target_of(const fs::path& folder) {
   return target;
 }
 
+bool fits_one_line(const json& value) {
+  if (!value.is_structured() || value.empty()) return true;
+  return value.is_array() && std::none_of(value.begin(), value.end(),
+                                          [](const json& item) { return item.is_structured(); });
+}
+
+void append(std::string& out, const json& value, size_t depth) {
+  if (fits_one_line(value)) {
+    out += json_text(value);
+    return;
+  }
+  const std::string indent(2 * depth + 2, ' ');
+  out += value.is_object() ? '{' : '[';
+  bool first = true;
+  for (auto item = value.begin(); item != value.end(); ++item) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out += indent;
+    if (value.is_object()) out += json_text(json(item.key())) + ": ";
+    append(out, *item, depth + 1);
+  }
+  out += '\n' + std::string(2 * depth, ' ');
+  out += value.is_object() ? '}' : ']';
+}
+
+json nested_values(const double* values, at::IntArrayRef shape,
+                   function_ref<double(double)> written) {
+  if (shape.empty()) return number_or_null(written(*values));
+  const at::IntArrayRef inner = shape.slice(1);
+  json list = json::array();
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    list.push_back(nested_values(values + i * c10::multiply_integers(inner), inner, written));
+  }
+  return list;
+}
+
 }  // namespace
 
 bool check_report_target(const fs::path& wanted, bool overwrite) {
@@ -132,37 +171,6 @@ void write_report(const fs::path& folder, const nlohmann::json& numbers, bool ov
   discard(aside);
 }
 
-namespace {
-
-using nlohmann::json;
-
-bool fits_one_line(const json& value) {
-  if (!value.is_structured() || value.empty()) return true;
-  return value.is_array() && std::none_of(value.begin(), value.end(),
-                                          [](const json& item) { return item.is_structured(); });
-}
-
-void append(std::string& out, const json& value, size_t depth) {
-  if (fits_one_line(value)) {
-    out += json_text(value);
-    return;
-  }
-  const std::string indent(2 * depth + 2, ' ');
-  out += value.is_object() ? '{' : '[';
-  bool first = true;
-  for (auto item = value.begin(); item != value.end(); ++item) {
-    out += first ? "\n" : ",\n";
-    first = false;
-    out += indent;
-    if (value.is_object()) out += json_text(json(item.key())) + ": ";
-    append(out, *item, depth + 1);
-  }
-  out += '\n' + std::string(2 * depth, ' ');
-  out += value.is_object() ? '}' : ']';
-}
-
-}  // namespace
-
 std::string report_text(const json& numbers) {
   std::string out(kReportMarker);
   for (const auto& [key, value] : numbers.items()) {
@@ -191,24 +199,6 @@ std::string report_page(const json& numbers) {
   }
   return page.replace(page.find(kMark), kMark.size(), text);
 }
-
-namespace {
-
-using nlohmann::json;
-using torch::Tensor;
-
-json nested_values(const double* values, at::IntArrayRef shape,
-                   function_ref<double(double)> written) {
-  if (shape.empty()) return number_or_null(written(*values));
-  const at::IntArrayRef inner = shape.slice(1);
-  json list = json::array();
-  for (int64_t i = 0; i < shape[0]; ++i) {
-    list.push_back(nested_values(values + i * c10::multiply_integers(inner), inner, written));
-  }
-  return list;
-}
-
-}  // namespace
 
 json nested(const Tensor& tensor, function_ref<double(double)> written) {
   if (!tensor.defined()) return {};

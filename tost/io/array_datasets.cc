@@ -67,43 +67,6 @@ std::vector<std::string> split_files(const std::string& directory, const std::st
   return files;
 }
 
-}  // namespace
-
-Image ImageDataset::mask(int64_t i) const {
-  fail_usage("The pictures of '", name(i), "' have no masks; the generated set 'shapes' has.");
-}
-
-bool has_cifar_split(const std::string& directory, const std::string& split) {
-  return !split_files(directory, split).empty();
-}
-
-std::unique_ptr<ImageDataset> open_cifar(const std::string& directory, const std::string& format,
-                                         const std::string& split) {
-  const bool fine = format == "cifar100";
-  MemoryImages data;
-  data.format = format;
-  data.width = data.height = kCifarSide;
-  data.channels = 3;
-  data.source = (fs::path(directory) / split).string();
-  const char* names = fine ? "fine_label_names.txt" : "batches.meta.txt";
-  data.classes = read_class_names((fs::path(directory) / names).string());
-  const std::vector<std::string> files = split_files(directory, split);
-  if (files.empty()) {
-    fail_data("'", directory, "' has no ", split, ".bin", fine ? "" : " or batch files",
-              " for its ", split, " split.");
-  }
-  CifarRecords records;
-  for (const std::string& file : files) {
-    append_cifar(file, fine ? CifarKind::kCifar100 : CifarKind::kCifar10,
-                 static_cast<int64_t>(data.classes.size()), records);
-  }
-  data.pixels = std::move(records.pixels);
-  data.labels = std::move(records.labels);
-  return std::make_unique<MemoryDataset>(std::move(data));
-}
-
-namespace {
-
 // The possible prefixes of file names for each split.
 std::vector<std::string> prefixes(const std::string& split) {
   if (split == "train") return {"train"};
@@ -151,6 +114,39 @@ std::vector<std::string> class_names(const std::string& directory, int64_t count
 }
 
 }  // namespace
+
+Image ImageDataset::mask(int64_t i) const {
+  fail_usage("The pictures of '", name(i), "' have no masks; the generated set 'shapes' has.");
+}
+
+bool has_cifar_split(const std::string& directory, const std::string& split) {
+  return !split_files(directory, split).empty();
+}
+
+std::unique_ptr<ImageDataset> open_cifar(const std::string& directory, const std::string& format,
+                                         const std::string& split) {
+  const bool fine = format == "cifar100";
+  MemoryImages data;
+  data.format = format;
+  data.width = data.height = kCifarSide;
+  data.channels = 3;
+  data.source = (fs::path(directory) / split).string();
+  const char* names = fine ? "fine_label_names.txt" : "batches.meta.txt";
+  data.classes = read_class_names((fs::path(directory) / names).string());
+  const std::vector<std::string> files = split_files(directory, split);
+  if (files.empty()) {
+    fail_data("'", directory, "' has no ", split, ".bin", fine ? "" : " or batch files",
+              " for its ", split, " split.");
+  }
+  CifarRecords records;
+  for (const std::string& file : files) {
+    append_cifar(file, fine ? CifarKind::kCifar100 : CifarKind::kCifar10,
+                 static_cast<int64_t>(data.classes.size()), records);
+  }
+  data.pixels = std::move(records.pixels);
+  data.labels = std::move(records.labels);
+  return std::make_unique<MemoryDataset>(std::move(data));
+}
 
 bool has_idx_split(const std::string& directory, const std::string& split) {
   return !find_file(directory, split, "images-idx3").empty();

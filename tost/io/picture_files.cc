@@ -119,6 +119,17 @@ std::vector<int64_t> read_header(ContentReader& content, const std::string& path
   return dims;
 }
 
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+constexpr int64_t kMaxNamesBytes = int64_t{1} << 20;
+constexpr size_t kMaxNames = 256;  // a label is one byte
+
+void append_planes(const uint8_t* planes, std::vector<uint8_t>& pixels) {
+  constexpr int64_t plane = kCifarSide * kCifarSide;
+  for (int64_t i = 0; i < plane; ++i) {
+    for (int64_t c = 0; c < 3; ++c) pixels.push_back(planes[c * plane + i]);
+  }
+}
+
 }  // namespace
 
 IdxArray read_idx(const std::string& path, int64_t dimensions, int64_t max_bytes) {
@@ -150,21 +161,6 @@ IdxArray read_idx(const std::string& path, int64_t dimensions, int64_t max_bytes
   }
   return array;
 }
-
-namespace {
-
-constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
-constexpr int64_t kMaxNamesBytes = int64_t{1} << 20;
-constexpr size_t kMaxNames = 256;  // a label is one byte
-
-void append_planes(const uint8_t* planes, std::vector<uint8_t>& pixels) {
-  constexpr int64_t plane = kCifarSide * kCifarSide;
-  for (int64_t i = 0; i < plane; ++i) {
-    for (int64_t c = 0; c < 3; ++c) pixels.push_back(planes[c * plane + i]);
-  }
-}
-
-}  // namespace
 
 void append_cifar(const std::string& path, CifarKind kind, int64_t classes, CifarRecords& records) {
   const int64_t label_bytes = kind == CifarKind::kCifar10 ? 1 : 2;

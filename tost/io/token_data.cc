@@ -116,6 +116,14 @@ TextData open_token_files(const TextSpec& spec, const TextLayout& layout,
   return data;
 }
 
+constexpr int64_t kCheckedAtOnce = int64_t{1} << 29;  // tokens, of two bytes
+
+void check_span(int64_t begin, int64_t count, int64_t size, const std::string& name) {
+  if (begin < 0 || count < 0 || begin > size || count > size - begin) {
+    fail_data(name, " has ", size, " tokens; ", count, " from place ", begin, " are not there.");
+  }
+}
+
 }  // namespace
 
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known) {
@@ -142,18 +150,6 @@ TextSplit open_text_split(const TextSpec& spec, const std::string& split,
   if (!opened.tokens) fail_data("'", part.file.string(), "' (", split, ") is empty.");
   return opened;
 }
-
-namespace {
-
-constexpr int64_t kCheckedAtOnce = int64_t{1} << 29;  // tokens, of two bytes
-
-void check_span(int64_t begin, int64_t count, int64_t size, const std::string& name) {
-  if (begin < 0 || count < 0 || begin > size || count > size - begin) {
-    fail_data(name, " has ", size, " tokens; ", count, " from place ", begin, " are not there.");
-  }
-}
-
-}  // namespace
 
 TokenSource::TokenSource(const std::vector<int32_t>& ids, std::string name)
     : name_(std::move(name)), size_(static_cast<int64_t>(ids.size())) {

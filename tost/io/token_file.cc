@@ -52,6 +52,11 @@ void check_header(std::string_view bytes, const std::string& path) {
   }
 }
 
+std::string header_bytes(int64_t tokens) {
+  const TokenFileHeader header{kTokenMagic, kTokenVersion, static_cast<int32_t>(tokens)};
+  return {reinterpret_cast<const char*>(header.data()), kTokenHeaderBytes};
+}
+
 }  // namespace
 
 TokenFormat token_format_from_name(const std::string& name) {
@@ -92,15 +97,6 @@ void TokenFile::check_below(int64_t vocab, int64_t begin, int64_t count) const {
             ", outside the vocabulary of ", vocab,
             "; it was made with another tokenizer or is not a token file.");
 }
-
-namespace {
-
-std::string header_bytes(int64_t tokens) {
-  const TokenFileHeader header{kTokenMagic, kTokenVersion, static_cast<int32_t>(tokens)};
-  return {reinterpret_cast<const char*>(header.data()), kTokenHeaderBytes};
-}
-
-}  // namespace
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenFormat format)
     : path_(path), format_(format), file_(path) {

@@ -18,6 +18,7 @@ namespace tost {
 
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
@@ -139,6 +140,24 @@ void check_pictures(const std::string& data, const RunKind& usual) {
              kind->recipes.front(), ".");
 }
 
+QuantizeResult write(const OpenedModel& opened, const fs::path& out, Precision precision) {
+  const auto stored = store_weights(*opened.model, precision);
+  auto metadata = opened.metadata;
+  metadata[kPrecisionKey] = name_of(precision);
+  save_safetensors(out, stored.tensors, metadata);
+  QuantizeResult result;
+  result.precision = precision;
+  result.before = opened.precision;
+  const StateDict state = state_dict(*opened.model);
+  result.tensors = int64_t(state.size());
+  result.bytes_before = tensor_bytes(state);
+  result.rounded = stored.rounded;
+  result.bytes_after = file_bytes(out);
+  result.largest_error = stored.largest_error;
+  result.mean_error = stored.mean_error;
+  return result;
+}
+
 }  // namespace
 
 const RunKind& run_kind_named(const std::string& name) {
@@ -194,30 +213,6 @@ const RunKind& choose_run_kind(const json& values, const json* saved) {
   check_keys(chosen, values);
   return *chosen.kind;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-QuantizeResult write(const OpenedModel& opened, const fs::path& out, Precision precision) {
-  const auto stored = store_weights(*opened.model, precision);
-  auto metadata = opened.metadata;
-  metadata[kPrecisionKey] = name_of(precision);
-  save_safetensors(out, stored.tensors, metadata);
-  QuantizeResult result;
-  result.precision = precision;
-  result.before = opened.precision;
-  const StateDict state = state_dict(*opened.model);
-  result.tensors = int64_t(state.size());
-  result.bytes_before = tensor_bytes(state);
-  result.rounded = stored.rounded;
-  result.bytes_after = file_bytes(out);
-  result.largest_error = stored.largest_error;
-  result.mean_error = stored.mean_error;
-  return result;
-}
-
-}  // namespace
 
 void check_quantize_output(const fs::path& out, Precision precision) {
   storable_precision(name_of(precision));

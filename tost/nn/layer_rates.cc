@@ -13,24 +13,6 @@ using torch::Tensor;
 
 constexpr double kReleasedScale = 1;
 
-}  // namespace
-
-Tensor layer_compression(const Tensor& w, const Tensor& pi) {
-  const int64_t heads = pi.size(1);
-  const double width = double(w.size(2) / heads);
-  return compression_bound(unit_heads(w, heads), pi, width / kEpsilonSquared);
-}
-
-double compression_ceiling(int64_t head_width) {
-  return 0.5 * double(head_width) * std::log1p(1 / kEpsilonSquared);
-}
-
-BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
-  return {compression_bound(w, pi, scale), head_compression_rate(w, pi, scale)};
-}
-
-namespace {
-
 LayerRates rates_of(const Block& block, const BlockTrace& seen, const WantedRates& wanted) {
   const auto u = block.attn->subspaces();
   if (!u.defined() || !seen.mixer.pi.defined()) return {};
@@ -56,6 +38,20 @@ LayerRates rates_of(const Block& block, const BlockTrace& seen, const WantedRate
 }
 
 }  // namespace
+
+Tensor layer_compression(const Tensor& w, const Tensor& pi) {
+  const int64_t heads = pi.size(1);
+  const double width = double(w.size(2) / heads);
+  return compression_bound(unit_heads(w, heads), pi, width / kEpsilonSquared);
+}
+
+double compression_ceiling(int64_t head_width) {
+  return 0.5 * double(head_width) * std::log1p(1 / kEpsilonSquared);
+}
+
+BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
+  return {compression_bound(w, pi, scale), head_compression_rate(w, pi, scale)};
+}
 
 std::vector<LayerRates> layer_rates(const torch::nn::Module& model,
                                     const std::vector<BlockTrace>& traces,

@@ -20,6 +20,31 @@ torch::Tensor without_padding(const torch::Tensor& x, const torch::Tensor& valid
   return x.masked_fill(valid.logical_not().view({valid.size(0), 1, valid.size(1), 1}), 0);
 }
 
+// The weights [B, R, N] that average n tokens over m = min(R, n) runs, as adaptive pooling does.
+// Run r is [floor(r n / m), ceil((r + 1) n / m)); rows from m on are zero. `n` and `runs` (m) [B,
+// 1, 1] are exact in float64.
+Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
+                       torch::ScalarType dtype) {
+  const auto m = runs.clamp_min(1);  // of no tokens there is no run
+  const auto run = torch::arange(most, n.options()).view({1, most, 1});
+  const auto first = torch::floor(run * n / m), last = torch::ceil((run + 1) * n / m);
+  const auto token = torch::arange(tokens, n.options());
+  const auto inside = token.ge(first).logical_and(token.lt(last)).logical_and(run.lt(runs));
+  return inside.to(dtype) / (last - first).clamp_min(1).to(dtype);
+}
+
+// Computes softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N], if defined, marks.
+Tensor attend(const Tensor& w, const Tensor& valid) {
+  const auto mask = valid.defined() ? std::optional<Tensor>(valid) : std::nullopt;
+  return at::scaled_dot_product_attention(w, w, w, mask);
+}
+
+// Marks valid tokens as [B, 1, 1, N]; undefined for undefined lengths.
+Tensor valid_columns(const Tensor& lengths, int64_t tokens) {
+  if (!lengths.defined()) return {};
+  return valid_tokens(lengths, tokens).unsqueeze(1).unsqueeze(1);
+}
+
 }  // namespace
 
 AttentionMixer::AttentionMixer(const MixerConfig& config) : heads_(config.heads) {
@@ -69,35 +94,6 @@ torch::Tensor LinearAttentionMixer::mix(const torch::Tensor& q, const torch::Ten
 }
 
 using torch::Tensor;
-
-namespace {
-
-// The weights [B, R, N] that average n tokens over m = min(R, n) runs, as adaptive pooling does.
-// Run r is [floor(r n / m), ceil((r + 1) n / m)); rows from m on are zero. `n` and `runs` (m) [B,
-// 1, 1] are exact in float64.
-Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
-                       torch::ScalarType dtype) {
-  const auto m = runs.clamp_min(1);  // of no tokens there is no run
-  const auto run = torch::arange(most, n.options()).view({1, most, 1});
-  const auto first = torch::floor(run * n / m), last = torch::ceil((run + 1) * n / m);
-  const auto token = torch::arange(tokens, n.options());
-  const auto inside = token.ge(first).logical_and(token.lt(last)).logical_and(run.lt(runs));
-  return inside.to(dtype) / (last - first).clamp_min(1).to(dtype);
-}
-
-// Computes softmax(w wᵀ / √P) w over the tokens that `valid` [B, 1, 1, N], if defined, marks.
-Tensor attend(const Tensor& w, const Tensor& valid) {
-  const auto mask = valid.defined() ? std::optional<Tensor>(valid) : std::nullopt;
-  return at::scaled_dot_product_attention(w, w, w, mask);
-}
-
-// Marks valid tokens as [B, 1, 1, N]; undefined for undefined lengths.
-Tensor valid_columns(const Tensor& lengths, int64_t tokens) {
-  if (!lengths.defined()) return {};
-  return valid_tokens(lengths, tokens).unsqueeze(1).unsqueeze(1);
-}
-
-}  // namespace
 
 SubspaceMixer::SubspaceMixer(const MixerConfig& config, const std::string& name)
     : heads_(config.heads) {

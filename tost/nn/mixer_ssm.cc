@@ -137,6 +137,15 @@ Tensor initial_state(const Tensor& state, torch::ScalarType dtype) {
   return as_complex(state.to(dtype)).transpose(0, 1).unsqueeze(2);
 }
 
+// Maps y [C, B, T] of StateSpace to [B, T, C] of `dtype` by GELU, `out` and GLU.
+Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
+  const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
+  // Multiplies a transposed view, so that rows are not copied.
+  const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
+  y.reset();  // freed before the larger output is made
+  return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});
+}
+
 }  // namespace
 
 Tensor states_before(const Tensor& ends, const Tensor& rate) {
@@ -263,19 +272,6 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
   }
   return y;
 }
-
-namespace {
-
-// Maps y [C, B, T] of StateSpace to [B, T, C] of `dtype` by GELU, `out` and GLU.
-Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
-  const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
-  // Multiplies a transposed view, so that rows are not copied.
-  const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
-  y.reset();  // freed before the larger output is made
-  return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});
-}
-
-}  // namespace
 
 SsmMixer::SsmMixer(const MixerConfig& config) {
   ssm = register_module("ssm", std::make_shared<StateSpace>(shape(config.dim)));

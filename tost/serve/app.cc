@@ -90,6 +90,30 @@ std::string without_port(const std::string& host) {
   return to_lower(port ? host.substr(0, colon) : host);
 }
 
+template <class Has>
+const ServedModel& find_model(const std::vector<ServedModel>& models, const std::string& id,
+                              const char* kind, const Has& has) {
+  const ServedModel* only = nullptr;
+  std::vector<std::string> known;
+  for (const auto& model : models) {
+    if (model.id == id) {
+      if (has(model)) return model;
+      throw ApiError(400, cat("Model '", id, "' is not ", kind, "."), "model");
+    }
+    known.push_back(model.id);
+    if (has(model)) only = &model;
+  }
+  const auto of_kind = std::count_if(models.begin(), models.end(), has);
+  if (id.empty() && of_kind == 1) return *only;
+  if (id.empty() && of_kind > 1) {
+    throw ApiError(400, cat("'model' is missing; there are: ", join(known, ", "), "."), "model");
+  }
+  if (id.empty()) throw ApiError(404, cat("This server has no model that is ", kind, "."), "model");
+  throw ApiError(404,
+                 cat("There is no model ", shown(id, 60), "; there are: ", join(known, ", "), "."),
+                 "model", "model_not_found");
+}
+
 }  // namespace
 
 std::map<std::string, std::string> query_of(const std::string& query,
@@ -191,34 +215,6 @@ void App::add(ServedModel model) {
   }
   models_.push_back(std::move(model));
 }
-
-namespace {
-
-template <class Has>
-const ServedModel& find_model(const std::vector<ServedModel>& models, const std::string& id,
-                              const char* kind, const Has& has) {
-  const ServedModel* only = nullptr;
-  std::vector<std::string> known;
-  for (const auto& model : models) {
-    if (model.id == id) {
-      if (has(model)) return model;
-      throw ApiError(400, cat("Model '", id, "' is not ", kind, "."), "model");
-    }
-    known.push_back(model.id);
-    if (has(model)) only = &model;
-  }
-  const auto of_kind = std::count_if(models.begin(), models.end(), has);
-  if (id.empty() && of_kind == 1) return *only;
-  if (id.empty() && of_kind > 1) {
-    throw ApiError(400, cat("'model' is missing; there are: ", join(known, ", "), "."), "model");
-  }
-  if (id.empty()) throw ApiError(404, cat("This server has no model that is ", kind, "."), "model");
-  throw ApiError(404,
-                 cat("There is no model ", shown(id, 60), "; there are: ", join(known, ", "), "."),
-                 "model", "model_not_found");
-}
-
-}  // namespace
 
 const ServedModel& App::language(const std::string& id) const {
   return find_model(models_, id, "a language model",

@@ -48,6 +48,27 @@ int64_t samples_of(const TokenTaskData& data, int64_t group, const AnswerEvalOpt
   return options.samples > 0 ? std::min(options.samples, all) : all;
 }
 
+constexpr double kFloatBytes = 4;
+constexpr double kIdBytes = 16;  // a token and its target
+
+// Uses double, because a product of hostile sizes must not overflow.
+double cache_bytes(const LanguageConfig& c, double tokens) {
+  const double window = double(c.options.window);
+  const double seen = window > 0 ? std::min(window, tokens) : tokens;
+  double numbers = 0;
+  for (int64_t i = 0; i < c.depth; ++i) {
+    if (mixer_of_block(c, i) == "softmax") numbers += 2 * double(c.dim) * seen;
+  }
+  return kFloatBytes * numbers;
+}
+
+// The bytes that training saves for a token: inputs of both norms, outputs of both branches, the
+// mixer's projections, input and output of the activation.
+double saved_for_backward(const LanguageConfig& c) {
+  const double dim = double(c.dim);
+  return kFloatBytes * double(c.depth) * (8 * dim + 2 * c.mlp_ratio * dim);
+}
+
 }  // namespace
 
 void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
@@ -179,31 +200,6 @@ json to_json(const std::vector<AnswerScores>& scores) {
           {"tokens", tokens},
           {"groups", std::move(groups)}};
 }
-
-namespace {
-
-constexpr double kFloatBytes = 4;
-constexpr double kIdBytes = 16;  // a token and its target
-
-// Uses double, because a product of hostile sizes must not overflow.
-double cache_bytes(const LanguageConfig& c, double tokens) {
-  const double window = double(c.options.window);
-  const double seen = window > 0 ? std::min(window, tokens) : tokens;
-  double numbers = 0;
-  for (int64_t i = 0; i < c.depth; ++i) {
-    if (mixer_of_block(c, i) == "softmax") numbers += 2 * double(c.dim) * seen;
-  }
-  return kFloatBytes * numbers;
-}
-
-// The bytes that training saves for a token: inputs of both norms, outputs of both branches, the
-// mixer's projections, input and output of the activation.
-double saved_for_backward(const LanguageConfig& c) {
-  const double dim = double(c.dim);
-  return kFloatBytes * double(c.depth) * (8 * dim + 2 * c.mlp_ratio * dim);
-}
-
-}  // namespace
 
 void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
                          bool training, int64_t available) {

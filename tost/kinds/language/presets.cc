@@ -106,9 +106,7 @@ LanguageConfig language_preset(const std::string& name) {
              did_you_mean(name, names));
 }
 
-namespace {
 const PresetNames language_names{language_preset_names()};
 const PresetNames recall_names{recall_preset_names()};
-}  // namespace
 
 }  // namespace tost

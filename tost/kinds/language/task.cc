@@ -121,6 +121,32 @@ void check_sample(const LanguageInfo& info, const LanguageTrainConfig& config) {
   fail_usage("sample_prompt is empty; give at least one token, or set sample_every_steps to 0.");
 }
 
+LanguageConfig fine_tuned_config(const AnswerTrainConfig& config, const LanguageConfig& from) {
+  check_same_mixer(config.from, from.mixer, config.mixer);
+  return changed_answer_config(config, from);
+}
+
+LanguageInfo make_info(const AnswerTrainConfig& config, const LanguageInfo* from,
+                       const TokenTaskData& data) {
+  LanguageInfo info;
+  if (data.bytes()) info.tokenizer = make_byte_tokenizer();
+  info.config =
+      from != nullptr ? fine_tuned_config(config, from->config) : answer_model_config(config, data);
+  info.training = {{"recipe", config.recipe}, {"task", data.task()}};
+  return info;
+}
+
+std::string split_to_score(const std::string& folder) {
+  const bool held = is_plain_file(std::filesystem::path(folder) / "validation.safetensors");
+  return held ? "validation" : "test";
+}
+
+TokenTaskData open_training(const std::string& folder) {
+  if (is_token_task(folder)) return {folder, "train"};
+  fail_usage("data is '", folder, "', which holds no task (train.safetensors with tokens and ",
+             "targets); python -m tost.tasks makes one.");
+}
+
 }  // namespace
 
 LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<LanguageInfo> known,
@@ -270,36 +296,6 @@ void check_language_parts(const LanguageConfig& c, int64_t tokens, int64_t parts
                "; choose a block that sequence_parallel divides.");
   }
 }
-
-namespace {
-
-LanguageConfig fine_tuned_config(const AnswerTrainConfig& config, const LanguageConfig& from) {
-  check_same_mixer(config.from, from.mixer, config.mixer);
-  return changed_answer_config(config, from);
-}
-
-LanguageInfo make_info(const AnswerTrainConfig& config, const LanguageInfo* from,
-                       const TokenTaskData& data) {
-  LanguageInfo info;
-  if (data.bytes()) info.tokenizer = make_byte_tokenizer();
-  info.config =
-      from != nullptr ? fine_tuned_config(config, from->config) : answer_model_config(config, data);
-  info.training = {{"recipe", config.recipe}, {"task", data.task()}};
-  return info;
-}
-
-std::string split_to_score(const std::string& folder) {
-  const bool held = is_plain_file(std::filesystem::path(folder) / "validation.safetensors");
-  return held ? "validation" : "test";
-}
-
-TokenTaskData open_training(const std::string& folder) {
-  if (is_token_task(folder)) return {folder, "train"};
-  fail_usage("data is '", folder, "', which holds no task (train.safetensors with tokens and ",
-             "targets); python -m tost.tasks makes one.");
-}
-
-}  // namespace
 
 AnswerTask::AnswerTask(const AnswerTrainConfig& config, std::optional<LanguageInfo> known,
                        bool has_checkpoint)

@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 using enum OnResume;
 using L = LanguageTrainConfig;
+using A = AnswerTrainConfig;
 
 std::string stored_tokenizer(const std::string& name) {
   for (const std::string_view place : {"gpt2:", "file:"}) {
@@ -78,35 +79,6 @@ void check_language(const L& config) {
   if (config.from.empty()) language_config(config);
 }
 
-}  // namespace
-
-const ConfigForm<L>& language_train_form() {
-  static const ConfigForm<L> form{
-      make_language_fields(), language_recipes(), check_language,
-      shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
-  return form;
-}
-
-LanguageConfig changed_language_config(const std::string& mixer, const json& model_options,
-                                       LanguageConfig base) {
-  if (!mixer.empty()) base.mixer = mixer;
-  try {
-    base = language_config_from_json(model_options, base);
-    validate(base);
-  } catch (const Error& error) {
-    fail_usage("The model cannot be made: ", error.what());
-  }
-  return base;
-}
-
-LanguageConfig language_config(const L& config) {
-  return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
-}
-
-namespace {
-
-using A = AnswerTrainConfig;
-
 FieldTable<A> make_answer_fields() {
   FieldTable<A> t;
   t.choice("recipe", &A::recipe, {"task"}, kFree, "named set of defaults")
@@ -140,6 +112,29 @@ json small_run() {
 }
 
 }  // namespace
+
+const ConfigForm<L>& language_train_form() {
+  static const ConfigForm<L> form{
+      make_language_fields(), language_recipes(), check_language,
+      shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
+  return form;
+}
+
+LanguageConfig changed_language_config(const std::string& mixer, const json& model_options,
+                                       LanguageConfig base) {
+  if (!mixer.empty()) base.mixer = mixer;
+  try {
+    base = language_config_from_json(model_options, base);
+    validate(base);
+  } catch (const Error& error) {
+    fail_usage("The model cannot be made: ", error.what());
+  }
+  return base;
+}
+
+LanguageConfig language_config(const L& config) {
+  return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
+}
 
 const ConfigForm<A>& answer_train_form() {
   static const ConfigForm<A> form{make_answer_fields(),

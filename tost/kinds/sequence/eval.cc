@@ -14,6 +14,7 @@ namespace tost {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using torch::Tensor;
 
 std::vector<int64_t> by_length(const std::vector<int64_t>& lengths) {
   std::vector<int64_t> order(lengths.size());
@@ -40,6 +41,30 @@ std::vector<LengthQuarter> quarters_of(const std::vector<int64_t>& right,
     begin = end;
   }
   return quarters;
+}
+
+// Adds 1 to the codes of bytes and symbols, because token 0 is padding.
+std::vector<int32_t> tokens_of(const std::string& codes) {
+  std::vector<int32_t> tokens;
+  for (const char c : codes) tokens.push_back(int32_t(static_cast<unsigned char>(c)) + 1);
+  return tokens;
+}
+
+Tensor ids_of(const SequenceInfo& info, const std::string& text) {
+  return torch::tensor(encode_text(info, text), torch::kLong).unsqueeze(0);
+}
+
+SequenceBatch batch_of(const SequenceInfo& info, const SequenceText& text) {
+  SequenceBatch batch;
+  batch.ids = ids_of(info, text.text);
+  if (info.config.pairs) batch.second = ids_of(info, text.second);
+  return batch;
+}
+
+void check(const SequenceInfo& info, const SequenceText& text) {
+  if (info.config.pairs == !text.second.empty()) return;
+  fail_usage(info.config.pairs ? "The model compares two documents and was given one."
+                               : "The model reads one document and was given two.");
 }
 
 }  // namespace
@@ -99,36 +124,6 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
 nlohmann::json to_json(const SequenceEvalResult& r) {
   return TOST_MEMBERS(r, top1, loss, sequences, seconds);
 }
-
-namespace {
-
-using torch::Tensor;
-
-// Adds 1 to the codes of bytes and symbols, because token 0 is padding.
-std::vector<int32_t> tokens_of(const std::string& codes) {
-  std::vector<int32_t> tokens;
-  for (const char c : codes) tokens.push_back(int32_t(static_cast<unsigned char>(c)) + 1);
-  return tokens;
-}
-
-Tensor ids_of(const SequenceInfo& info, const std::string& text) {
-  return torch::tensor(encode_text(info, text), torch::kLong).unsqueeze(0);
-}
-
-SequenceBatch batch_of(const SequenceInfo& info, const SequenceText& text) {
-  SequenceBatch batch;
-  batch.ids = ids_of(info, text.text);
-  if (info.config.pairs) batch.second = ids_of(info, text.second);
-  return batch;
-}
-
-void check(const SequenceInfo& info, const SequenceText& text) {
-  if (info.config.pairs == !text.second.empty()) return;
-  fail_usage(info.config.pairs ? "The model compares two documents and was given one."
-                               : "The model reads one document and was given two.");
-}
-
-}  // namespace
 
 std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text) {
   if (text.empty()) fail_usage("The text is empty; give at least one character.");

@@ -85,8 +85,6 @@ SequenceConfig sequence_preset(const std::string& name) {
              did_you_mean(name, names));
 }
 
-namespace {
 const PresetNames sequence_names{sequence_preset_names()};
-}  // namespace
 
 }  // namespace tost

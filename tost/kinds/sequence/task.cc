@@ -82,6 +82,22 @@ SequenceInfo make_info(const SequenceTrainConfig& config, const SequenceInfo* fr
   return info;
 }
 
+// The lengths; undefined if there is no padding.
+torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
+  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
+  return lengths;
+}
+
+// Selects this process's tokens, and their valid lengths; padding makes all parts equal.
+void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& lengths) {
+  if (share.token_parts == 1 || !ids.defined()) return;
+  const int64_t tokens = ids.size(1), part = (tokens + share.token_parts - 1) / share.token_parts;
+  const int64_t padding = part * share.token_parts - tokens;
+  if (padding > 0 && !lengths.defined()) lengths = torch::full({ids.size(0)}, tokens);
+  ids = tokens_of(share, torch::constant_pad_nd(ids, {0, padding}));
+  if (lengths.defined()) lengths = (lengths - share.token_part * part).clamp(0, part);
+}
+
 }  // namespace
 
 void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t tokens,
@@ -231,26 +247,6 @@ std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {
 std::vector<std::string> SequenceTask::take_messages() {
   return std::exchange(messages_, {});
 }
-
-namespace {
-
-// The lengths; undefined if there is no padding.
-torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
-  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
-  return lengths;
-}
-
-// Selects this process's tokens, and their valid lengths; padding makes all parts equal.
-void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& lengths) {
-  if (share.token_parts == 1 || !ids.defined()) return;
-  const int64_t tokens = ids.size(1), part = (tokens + share.token_parts - 1) / share.token_parts;
-  const int64_t padding = part * share.token_parts - tokens;
-  if (padding > 0 && !lengths.defined()) lengths = torch::full({ids.size(0)}, tokens);
-  ids = tokens_of(share, torch::constant_pad_nd(ids, {0, padding}));
-  if (lengths.defined()) lengths = (lengths - share.token_part * part).clamp(0, part);
-}
-
-}  // namespace
 
 TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch) {
   const int64_t all = batch.labels.size(0), rows = share.rows(all);

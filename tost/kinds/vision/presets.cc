@@ -117,8 +117,6 @@ VisionConfig vision_preset(const std::string& name) {
              hint.empty() ? " The models are " + join(names, ", ") + "." : hint);
 }
 
-namespace {
 const PresetNames vision_names{vision_preset_names()};
-}  // namespace
 
 }  // namespace tost
