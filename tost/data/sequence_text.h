@@ -33,7 +33,6 @@ class TsvFile {
   // Maps a table. Throws a data Error if the file is missing or empty.
   explicit TsvFile(const std::string& path);
 
-  const std::string& path() const { return path_; }
   // Calls `row` with every line in order. Throws a data Error for a line that is empty or longer
   // than kMaxLine.
   void each(function_ref<void(const TsvRow&)> row) const;

@@ -28,7 +28,6 @@ class LanguageEngine : public LanguageReader {
   explicit LanguageEngine(const LanguageModel& model, Precision precision = Precision::kFp32);
 
   const LanguageConfig& config() const { return engine_->config(); }
-  Precision precision() const { return engine_->precision(); }
 
   // Does the same as LanguageModel::extend(), with the same state, so that both can alternate.
   // Result float32.

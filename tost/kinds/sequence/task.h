@@ -29,9 +29,6 @@ class SequenceTask
                         std::optional<SequenceInfo> known = std::nullopt,
                         bool has_checkpoint = false);
 
-  // The split that is scored in training: "validation", or "test" if there is no validation split.
-  const std::string& scored_split() const { return scored_split_; }
-
   std::vector<ParamGroup> param_groups() override {
     return with_decay(sequence_decay_groups(*model_));
   }

@@ -38,7 +38,7 @@ bool VisionEngine::supports(const ImageClassifier& model) {
 }
 
 VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
-    : config_(model.config()), precision_(precision) {
+    : config_(model.config()) {
   if (!supports(model)) {
     fail_usage("The engine runs transformers with GELU and float32 weights on the CPU; model '",
                config_.name, "' is not one of them.");

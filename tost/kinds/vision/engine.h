@@ -31,11 +31,8 @@ class VisionEngine {
   // as 8 bits allow. Throws a data Error where the model does; else as PictureEngine::forward().
   torch::Tensor forward(const torch::Tensor& images);
 
-  Precision precision() const { return precision_; }
-
  private:
   const VisionConfig config_;
-  const Precision precision_;
   std::unique_ptr<PictureEngine> engine_;
 };
 

@@ -24,9 +24,6 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
   explicit VisionTask(const VisionTrainConfig& config,
                       std::optional<ModelInfo> known = std::nullopt, bool has_checkpoint = false);
 
-  // The split that is scored in training: "validation", or "test" if there is no validation split.
-  const std::string& scored_split() const { return scored_split_; }
-
   std::vector<ParamGroup> param_groups() override {
     return with_decay(vision_decay_groups(*model_));
   }
