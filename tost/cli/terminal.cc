@@ -18,6 +18,13 @@ bool stderr_is_terminal() {
   return ::isatty(STDERR_FILENO) != 0 && !(term != nullptr && std::string_view(term) == "dumb");
 }
 
+// The width of the terminal on stderr in columns; 80 if unknown.
+int64_t terminal_width() {
+  struct winsize size {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
@@ -31,12 +38,6 @@ std::string bar(int64_t done, int64_t total, int64_t width) {
 }
 
 }  // namespace
-
-int64_t terminal_width() {
-  struct winsize size {};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
 
 ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(stderr_is_terminal()) {}
 

@@ -41,7 +41,4 @@ class ProgressLine {
 // Shows the progress of an export, in a unit, and ends it by Ctrl-C.
 ExportOptions export_options(ProgressLine& progress, const char* unit);
 
-// The width of the terminal on stderr in columns; 80 if unknown.
-int64_t terminal_width();
-
 }  // namespace tost

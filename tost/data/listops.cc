@@ -12,6 +12,13 @@
 namespace tost {
 namespace {
 
+// The names of tokens, by code.
+const std::vector<std::string>& listops_symbols() {
+  static const std::vector<std::string> symbols = {
+      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "]"};
+  return symbols;
+}
+
 // The code of a token; -1 if the text is no token.
 int code_of(std::string_view token) {
   if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
@@ -76,12 +83,6 @@ struct Grammar {
 };
 
 }  // namespace
-
-const std::vector<std::string>& listops_symbols() {
-  static const std::vector<std::string> symbols = {
-      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "]"};
-  return symbols;
-}
 
 std::string parse_listops(std::string_view text, std::string& error) {
   std::string code;

@@ -20,9 +20,6 @@ namespace tost {
 enum ListOpsCode : char { kListOpsMin = 10, kListOpsMax, kListOpsMed, kListOpsSum, kListOpsClose };
 inline constexpr int64_t kListOpsVocab = 16;  // 15 codes and padding
 
-// The names of tokens: "0" ... "9", "[MIN", "[MAX", "[MED", "[SM", "]".
-const std::vector<std::string>& listops_symbols();
-
 // Parses an expression from a file, with or without parentheses; spaces, tabs or line ends separate
 // tokens. Sets `error` to "", or to the end of a sentence about an unknown token, unmatched
 // brackets or an empty text.

@@ -25,12 +25,6 @@ void check_fit(const ModelInfo& info) {
   }
 }
 
-}  // namespace
-
-json to_json(const Preprocess& p) {
-  return TOST_MEMBERS(p, size, channels, resize, crop_ratio, interpolation, mean, std);
-}
-
 Preprocess preprocess_from_json(const json& object, const std::string& where) {
   expect_keys(object, {"size", "channels", "resize", "crop_ratio", "interpolation", "mean", "std"},
               where);
@@ -46,6 +40,12 @@ Preprocess preprocess_from_json(const json& object, const std::string& where) {
     check_preprocess(p);
     return p;
   });
+}
+
+}  // namespace
+
+json to_json(const Preprocess& p) {
+  return TOST_MEMBERS(p, size, channels, resize, crop_ratio, interpolation, mean, std);
 }
 
 json to_json(const ModelInfo& info) {

@@ -27,10 +27,9 @@ struct ModelInfo {
 nlohmann::json to_json(const Preprocess& preprocess);
 nlohmann::json to_json(const ModelInfo& info);
 
-// Read preprocessing and a description, whatever its mixer. Throw a data Error naming `where` and
-// the key for unknown or missing keys, wrong types, impossible values, and class names or input
-// sides that do not fit the model.
-Preprocess preprocess_from_json(const nlohmann::json& json, const std::string& where);
+// Reads a description, whatever its mixer. Throws a data Error naming `where` and the key for
+// unknown or missing keys, wrong types, impossible values, and class names or input sides that do
+// not fit the model.
 ModelInfo model_info_from_json(const nlohmann::json& json, const std::string& where);
 
 // Writes a description as metadata of a safetensors file: "tost.config", "tost.classes",

@@ -15,6 +15,12 @@
 namespace tost {
 namespace {
 
+// The bytes of one element; 0 for an unsupported type, such as 4-bit and 6-bit types.
+int64_t dtype_bytes(std::string_view dtype) {
+  const TorchDtypeInfo* info = find_safetensors_dtype(dtype);
+  return info != nullptr ? info->bytes : 0;
+}
+
 constexpr size_t kMaxRank = 64;  // the limit of torch's iterators
 
 [[noreturn]] void fail_invalid(const std::string& file, const std::string& what) {
@@ -117,7 +123,7 @@ class HeaderReader {
       header_.metadata[field_] = text;
       return;
     }
-    if (safetensors_dtype_bytes(text) == 0) {
+    if (dtype_bytes(text) == 0) {
       fail_data("'", file_, "': tensor ", shown(name_, kMaxShown), " has the type ",
                 shown(text, kMaxShown), ", which is none of those this program reads.");
     }
@@ -205,7 +211,7 @@ void check_size(const std::string& name, const SafetensorsEntry& entry, const st
                            entry.end));
   }
   const std::string what = cat("'", file, "': tensor '", name, "'");
-  int64_t bytes = safetensors_dtype_bytes(entry.dtype);
+  int64_t bytes = dtype_bytes(entry.dtype);
   for (const int64_t side : entry.shape) bytes = checked_mul(bytes, side, what);
   if (bytes != entry.end - entry.begin) {
     fail_invalid(file, cat("tensor '", name, "' needs ", bytes,
@@ -240,11 +246,6 @@ void check_tiling(const SafetensorsHeader& header, int64_t data_bytes, const std
 }
 
 }  // namespace
-
-int64_t safetensors_dtype_bytes(std::string_view dtype) {
-  const TorchDtypeInfo* info = find_safetensors_dtype(dtype);
-  return info != nullptr ? info->bytes : 0;
-}
 
 SafetensorsHeader parse_safetensors_header(std::string_view bytes, int64_t file_bytes,
                                            const std::string& file) {

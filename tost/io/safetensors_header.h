@@ -29,9 +29,6 @@ struct SafetensorsHeader {
   int64_t data_offset = 0;  // of the data from the start of the file
 };
 
-// The bytes of one element; 0 for an unsupported type, such as 4-bit and 6-bit types.
-int64_t safetensors_dtype_bytes(std::string_view dtype);
-
 // Reads and checks the header. `bytes` is the file's beginning, at least through the header;
 // `file_bytes` is the size of the file, `file` its name in messages. On return the entries cover
 // the data without gap and overlap. Throws a data Error otherwise. Time and memory are linear in

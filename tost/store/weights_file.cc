@@ -27,18 +27,6 @@ void finish_loading(torch::nn::Module& model, const std::string& where) {
   model.eval();
 }
 
-void take_described_weights(torch::nn::Module& model,
-                            const std::map<std::string, torch::Tensor>& weights,
-                            const std::string& where) {
-  const auto wide = expand_weights(weights, state_dict(model), where);
-  try {
-    load_state_dict(model, wide);
-  } catch (const Error& error) {
-    fail_data(where, " does not fit its own description: ", error.what());
-  }
-  finish_loading(model, where);
-}
-
 std::string model_kind(const fs::path& path, Weights weights) {
   const fs::path file = find_model_file(path, weights);
   if (is_torch_checkpoint(file)) return foreign_kind(file, weights);
@@ -93,7 +81,41 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
                                               wanted.size(0), wanted.size(1), name, where)));
 }
 
+// Replaces every pair of integers and scales of a file by a float32 tensor of the shape that
+// `model` has for this name. Throws a data Error about `where` naming the tensor for missing
+// scales, wrong types or sizes, values that no weight has, and scales that are negative or not
+// finite.
+StateDict expand_weights(const StateDict& file, const StateDict& model, const std::string& where) {
+  StateDict weights;
+  std::set<std::string> used;
+  for (const auto& [name, wanted] : model) {
+    const auto found = file.find(name);
+    if (found == file.end() || !found->second.defined() || !is_quantized(found->second) ||
+        !wanted.is_floating_point()) {
+      continue;
+    }
+    weights[name] = expanded(name, found->second, file, wanted, where);
+    used.insert(name + kScale);
+  }
+  for (const auto& [name, tensor] : file) {
+    if (weights.count(name) == 0 && used.count(name) == 0) weights[name] = tensor;
+  }
+  return weights;
+}
+
 }  // namespace
+
+void take_described_weights(torch::nn::Module& model,
+                            const std::map<std::string, torch::Tensor>& weights,
+                            const std::string& where) {
+  const auto wide = expand_weights(weights, state_dict(model), where);
+  try {
+    load_state_dict(model, wide);
+  } catch (const Error& error) {
+    fail_data(where, " does not fit its own description: ", error.what());
+  }
+  finish_loading(model, where);
+}
 
 Precision storable_precision(const std::string& name) {
   const auto known = stored_precisions();
@@ -133,24 +155,6 @@ StoredWeights store_weights(const torch::nn::Module& module, Precision precision
   stored.largest_error = errors.largest;
   stored.mean_error = errors.size > 0 ? errors.error / errors.size : 0;
   return stored;
-}
-
-StateDict expand_weights(const StateDict& file, const StateDict& model, const std::string& where) {
-  StateDict weights;
-  std::set<std::string> used;
-  for (const auto& [name, wanted] : model) {
-    const auto found = file.find(name);
-    if (found == file.end() || !found->second.defined() || !is_quantized(found->second) ||
-        !wanted.is_floating_point()) {
-      continue;
-    }
-    weights[name] = expanded(name, found->second, file, wanted, where);
-    used.insert(name + kScale);
-  }
-  for (const auto& [name, tensor] : file) {
-    if (weights.count(name) == 0 && used.count(name) == 0) weights[name] = tensor;
-  }
-  return weights;
 }
 
 }  // namespace tost

@@ -76,10 +76,4 @@ struct StoredWeights {
 // fp32, and a data Error naming a tensor with a weight that is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, Precision precision);
 
-// Replaces every pair of integers and scales of a file by a float32 tensor of the shape that
-// `model` has for this name. Throws a data Error about `where` naming the tensor for missing
-// scales, wrong types or sizes, values that no weight has, and scales that are negative or not
-// finite.
-StateDict expand_weights(const StateDict& file, const StateDict& model, const std::string& where);
-
 }  // namespace tost

@@ -101,18 +101,24 @@ double measure_evaluation(double seconds, const LoopConfig& config, TrainTask& t
                : passed * double(task.evaluation_reads()) / double(std::max(reads, int64_t{1}));
 }
 
-}  // namespace
+struct RunCosts {
+  double step = 0, evaluation = 0;  // seconds
+  int64_t steps_apart = 1;          // of evaluations, one of which also follows the last step
+};
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
+// The largest number of steps, at least one, that take at most `seconds` with their evaluations.
 int64_t fitting_steps(double seconds, const RunCosts& costs) {
   const double apart = double(costs.steps_apart);
   const double whole = std::floor(seconds / (apart * costs.step + costs.evaluation));
   const double rest = seconds - whole * (apart * costs.step + costs.evaluation) - costs.evaluation;
   const double steps = whole * apart + std::clamp(std::floor(rest / costs.step), 0.0, apart - 1);
   return std::max<int64_t>(1, std::llround(std::min(steps, double(kNever))));
+}
+
+}  // namespace
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, TrainTask& task,

@@ -22,12 +22,4 @@ std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, Tr
                                     const std::atomic<bool>* stop,
                                     const SecondsClock& now = seconds_now);
 
-struct RunCosts {
-  double step = 0, evaluation = 0;  // seconds
-  int64_t steps_apart = 1;          // of evaluations, one of which also follows the last step
-};
-
-// The largest number of steps, at least one, that take at most `seconds` with their evaluations.
-int64_t fitting_steps(double seconds, const RunCosts& costs);
-
 }  // namespace tost

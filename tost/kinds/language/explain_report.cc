@@ -12,8 +12,25 @@
 namespace tost {
 namespace {
 
+using torch::Tensor;
+
 constexpr int64_t kReportTokens = 65'536;  // of all windows of a split
 constexpr int64_t kShownLayers = 4;
+constexpr int64_t kInfluenceTokens = 200;  // at the beginning of the passage
+
+// The name of a split in a sentence: "training data", "validation data".
+std::string data_of(const std::string& split) {
+  return (split == "train" ? "training" : split) + " data";
+}
+
+// The number of tokens in a window: the requested length, or that of the source if it is smaller.
+int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted) {
+  if (source.size() < 2) {
+    fail_data(source.name(), " has ", source.size(), " token; at least 2 are needed for a window.");
+  }
+  const int64_t length = std::min(wanted > 0 ? wanted : model.config().block, model.max_context());
+  return std::min(length, source.size() - 1);
+}
 
 // False when stopped.
 bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace& inside,
@@ -88,45 +105,6 @@ void add_missing(TextReport& report, const TextExplainOptions& options) {
   if (!options.no_data.empty()) report.left_out.push_back(options.no_data);
 }
 
-}  // namespace
-
-std::string data_of(const std::string& split) {
-  return (split == "train" ? "training" : split) + " data";
-}
-
-std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
-                                       const TextExplainOptions& options) {
-  if (options.samples < 1) {
-    fail_usage("Statistics over ", options.samples, " windows are impossible; at least 1 is ",
-               "needed.");
-  }
-  const auto& config = loaded.info.config;
-  TextReport report;
-  report.info = loaded.info;
-  report.checkpoint = loaded.file.string();
-  report.data = options.data;
-  report.bound = options.bound;
-  report.layers = options.layers.empty() ? spread_numbers(config.depth, kShownLayers)
-                                         : choose_numbers(options.layers, config.depth, "layer");
-  report.heads = choose_numbers(options.heads, config.heads, "head");
-  report.passage = passage;
-  LanguageModel& model = *loaded.model;
-  const torch::NoGradGuard no_grad;
-  LanguageTrace inside;
-  report.trace = trace_text(model, torch::tensor(passage.ids, torch::kInt64).unsqueeze(0), &inside);
-  add_weights(report, model);
-  const bool whole = add_influence(report, model, inside, options) &&
-                     add_split(report, model, "train", options.train, options) &&
-                     add_split(report, model, options.held_split, options.held, options);
-  if (!whole) return std::nullopt;
-  add_missing(report, options);
-  return report;
-}
-
-using torch::Tensor;
-
-namespace {
-
 // Sums of one layer's numbers over windows.
 class TextLayerSums {
  public:
@@ -196,12 +174,33 @@ class TextLayerSums {
 
 }  // namespace
 
-int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted) {
-  if (source.size() < 2) {
-    fail_data(source.name(), " has ", source.size(), " token; at least 2 are needed for a window.");
+std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
+                                       const TextExplainOptions& options) {
+  if (options.samples < 1) {
+    fail_usage("Statistics over ", options.samples, " windows are impossible; at least 1 is ",
+               "needed.");
   }
-  const int64_t length = std::min(wanted > 0 ? wanted : model.config().block, model.max_context());
-  return std::min(length, source.size() - 1);
+  const auto& config = loaded.info.config;
+  TextReport report;
+  report.info = loaded.info;
+  report.checkpoint = loaded.file.string();
+  report.data = options.data;
+  report.bound = options.bound;
+  report.layers = options.layers.empty() ? spread_numbers(config.depth, kShownLayers)
+                                         : choose_numbers(options.layers, config.depth, "layer");
+  report.heads = choose_numbers(options.heads, config.heads, "head");
+  report.passage = passage;
+  LanguageModel& model = *loaded.model;
+  const torch::NoGradGuard no_grad;
+  LanguageTrace inside;
+  report.trace = trace_text(model, torch::tensor(passage.ids, torch::kInt64).unsqueeze(0), &inside);
+  add_weights(report, model);
+  const bool whole = add_influence(report, model, inside, options) &&
+                     add_split(report, model, "train", options.train, options) &&
+                     add_split(report, model, options.held_split, options.held, options);
+  if (!whole) return std::nullopt;
+  add_missing(report, options);
+  return report;
 }
 
 Tensor window_ids(const TokenSource& source, const TextWindows& windows, int64_t length,

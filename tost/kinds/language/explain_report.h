@@ -63,9 +63,6 @@ struct TextStatisticsOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-// The number of tokens in a window: the requested length, or that of the source if it is smaller.
-int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted);
-
 // The ids [1, length] of the next window.
 torch::Tensor window_ids(const TokenSource& source, const TextWindows& windows, int64_t length,
                          int64_t index);
@@ -99,12 +96,6 @@ struct TextReport {
 struct TextExplainOptions : DataReportOptions<TokenSource> {
   bool all_samples = false;  // windows of more than 65,536 tokens in all
 };
-
-// The number of tokens at the beginning of the passage whose influence is measured.
-inline constexpr int64_t kInfluenceTokens = 200;
-
-// The name of a split in a sentence: "training data", "validation data".
-std::string data_of(const std::string& split);
 
 // Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
 // that does not exist and for samples below 1, and data Errors for data that do not fit the model.

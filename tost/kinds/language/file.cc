@@ -15,17 +15,6 @@ namespace tost {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
-  const fs::path file = find_intact_model_file(path, weights);
-  if (is_foreign_checkpoint(file)) return load_foreign_language(file, weights);
-  return load_described(file, language_info_of, make_language_model);
-}
-
-void save_language_file(const fs::path& file, const LanguageModel& model,
-                        const LanguageInfo& info) {
-  save_safetensors(file, state_dict(model), to_metadata(info));
-}
-
 namespace {
 
 // The activation for a name that Hugging Face uses.
@@ -116,8 +105,9 @@ LanguageInfo language_info(const ForeignWeights& weights) {
   return {.config = config, .tokenizer = nullptr};
 }
 
-}  // namespace
-
+// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
+// tensor that does not fit. The tokenizer is null if the file has none. Models without LayerScale,
+// such as GPT-2, get LayerScale 1.
 LoadedLanguage load_foreign_language(const fs::path& file, Weights which) {
   const ForeignWeights weights = open_foreign_weights(file, which);
   expect_kind(weights, "language", "a language model");
@@ -133,6 +123,19 @@ LoadedLanguage load_foreign_language(const fs::path& file, Weights which) {
     finish_loading(*loaded.model, "it");
     return loaded;
   });
+}
+
+}  // namespace
+
+LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
+  const fs::path file = find_intact_model_file(path, weights);
+  if (is_foreign_checkpoint(file)) return load_foreign_language(file, weights);
+  return load_described(file, language_info_of, make_language_model);
+}
+
+void save_language_file(const fs::path& file, const LanguageModel& model,
+                        const LanguageInfo& info) {
+  save_safetensors(file, state_dict(model), to_metadata(info));
 }
 
 void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language) {

@@ -24,12 +24,6 @@ LoadedLanguage load_language_file(const std::filesystem::path& path,
 void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
                         const LanguageInfo& info);
 
-// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
-// tensor that does not fit. The tokenizer is null if the file has none. Models without LayerScale,
-// such as GPT-2, get LayerScale 1.
-LoadedLanguage load_foreign_language(const std::filesystem::path& file,
-                                     Weights weights = Weights::kRaw);
-
 // The tokenizer that a user selects for a model file without tokenizer.
 struct TokenizerChoice {
   std::string name{};    // as in training (text_layout.h); empty or auto: the model's

@@ -147,6 +147,19 @@ TokenTaskData open_training(const std::string& folder) {
              "targets); python -m tost.tasks makes one.");
 }
 
+// Throws a usage Error if texts of `tokens` tokens cannot be split into equal parts, or the mixers
+// do not support it.
+void check_language_parts(const LanguageConfig& c, int64_t tokens, int64_t parts) {
+  check_predicts(c, "dividing sequences");
+  check_split_mixer(split_mixer_names(/*causal=*/true), c.mixer);
+  if (c.hybrid_every > 0) check_split_mixer(split_mixer_names(/*causal=*/true), c.hybrid_mixer);
+  if (tokens % parts != 0 || tokens / parts < c.options.conv) {
+    fail_usage("A text of ", tokens, " tokens cannot be divided into ", parts, " equal parts",
+               c.options.conv > 0 ? cat(" of ", c.options.conv, " tokens or more") : "",
+               "; choose a block that sequence_parallel divides.");
+  }
+}
+
 }  // namespace
 
 LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<LanguageInfo> known,
@@ -284,17 +297,6 @@ TaskInput language_input(const BatchShare& share, const Tensor& ids, const Tenso
   return {{local[0], local[1], LanguageModel::target_rows(local[1])},
           samples / ids.size(0) * rows,
           weight};
-}
-
-void check_language_parts(const LanguageConfig& c, int64_t tokens, int64_t parts) {
-  check_predicts(c, "dividing sequences");
-  check_split_mixer(split_mixer_names(/*causal=*/true), c.mixer);
-  if (c.hybrid_every > 0) check_split_mixer(split_mixer_names(/*causal=*/true), c.hybrid_mixer);
-  if (tokens % parts != 0 || tokens / parts < c.options.conv) {
-    fail_usage("A text of ", tokens, " tokens cannot be divided into ", parts, " equal parts",
-               c.options.conv > 0 ? cat(" of ", c.options.conv, " tokens or more") : "",
-               "; choose a block that sequence_parallel divides.");
-  }
 }
 
 AnswerTask::AnswerTask(const AnswerTrainConfig& config, std::optional<LanguageInfo> known,

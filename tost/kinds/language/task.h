@@ -67,10 +67,6 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
 TaskInput language_input(const BatchShare& share, const torch::Tensor& ids,
                          const torch::Tensor& targets, int64_t samples);
 
-// Throws a usage Error if texts of `tokens` tokens cannot be split into equal parts, or the mixers
-// do not support it.
-void check_language_parts(const LanguageConfig& config, int64_t tokens, int64_t parts);
-
 class AnswerTask
     : public ModelTask<AnswerTrainConfig, LanguageInfo, LanguageModel, TokenTaskBatch> {
  public:

@@ -101,18 +101,6 @@ struct SplitStatistics {
   std::optional<Segmentation> segmentation;
 };
 
-struct StatisticsOptions : ReportOptions {
-  bool full = true;      // false: only the compression curve and entropies
-  bool segment = false;  // the data has masks, and scores are wanted
-  uint64_t seed = 0;
-};
-
-// Averages over evenly spaced pictures of `data`, in evaluation mode. Returns nothing if `stop`
-// ended it. Throws a data Error for a picture that cannot be read.
-std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const ModelInfo& info,
-                                                const ImageDataset& data, const std::string& split,
-                                                const StatisticsOptions& options);
-
 // A picture's row in the table of a report. Only the first few pictures are shown in full.
 struct PictureSummary {
   std::string name, truth;
@@ -144,8 +132,6 @@ struct VisionExplainOptions : DataReportOptions<ImageDataset> {
   std::vector<std::string> images;  // files; empty: a few of `held`
   int64_t shown = 8;                // pictures in full, at most; fewer where their maps are large
 };
-
-inline constexpr int64_t kPicturesFromData = 4;
 
 // Makes the report; returns nothing if `stop` ended it. Throws usage Errors for a layer or head
 // that does not exist, for samples below 1, and if there are neither images nor data. Throws data

@@ -9,17 +9,6 @@
 
 namespace tost {
 
-LoadedModel load_model_file(const std::filesystem::path& path, Weights weights) {
-  const std::filesystem::path file = find_intact_model_file(path, weights);
-  if (is_foreign_checkpoint(file)) return load_foreign_vision(file, weights);
-  return load_described(file, model_info_of, make_image_classifier);
-}
-
-void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
-                     const ModelInfo& info) {
-  save_safetensors(file, state_dict(model), to_metadata(info));
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,8 +42,10 @@ ModelInfo vision_info(const ForeignWeights& weights) {
   return info;
 }
 
-}  // namespace
-
+// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
+// tensor that does not fit. A file without a description of preprocessing gets that of the official
+// evaluation: bicubic scaling of the shorter side to args.input_size (224 by default), the central
+// square, ImageNet's mean and deviation. Classes without names are called "0", "1", ….
 LoadedModel load_foreign_vision(const fs::path& file, Weights which) {
   const ForeignWeights weights = open_foreign_weights(file, which);
   expect_kind(weights, "vision", "an image classifier");
@@ -68,6 +59,19 @@ LoadedModel load_foreign_vision(const fs::path& file, Weights which) {
     finish_loading(*loaded.model, "it");
     return loaded;
   });
+}
+
+}  // namespace
+
+LoadedModel load_model_file(const std::filesystem::path& path, Weights weights) {
+  const std::filesystem::path file = find_intact_model_file(path, weights);
+  if (is_foreign_checkpoint(file)) return load_foreign_vision(file, weights);
+  return load_described(file, model_info_of, make_image_classifier);
+}
+
+void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
+                     const ModelInfo& info) {
+  save_safetensors(file, state_dict(model), to_metadata(info));
 }
 
 }  // namespace tost

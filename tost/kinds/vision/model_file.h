@@ -16,7 +16,7 @@ namespace tost {
 
 using LoadedModel = Loaded<ImageClassifier, ModelInfo>;
 
-// Reads safetensors files of this program and those of load_foreign_vision().
+// Reads safetensors files of this program, and weights of other programs (foreign_source.h).
 // Throws a data Error naming the file, and the tensor whose shape does not fit or whose values are
 // not finite.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
@@ -24,12 +24,6 @@ LoadedModel load_model_file(const std::filesystem::path& path, Weights weights =
 // Saves atomically and durably: a failure does not change an old file.
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
                      const ModelInfo& info);
-
-// Reads weights of other programs (foreign_source.h). Throws data Errors naming the file, and a
-// tensor that does not fit. A file without a description of preprocessing gets that of the official
-// evaluation: bicubic scaling of the shorter side to args.input_size (224 by default), the central
-// square, ImageNet's mean and deviation. Classes without names are called "0", "1", ….
-LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
 
 // For `tost bench model`, with the products of ImageClassifier::forward() on pictures of a side but
 // those between tokens in attention.
