@@ -14,11 +14,7 @@
 #include <filesystem>
 #include <iterator>
 
-namespace {
-
 constexpr int kNoLibrary = -2;
-
-}  // namespace
 
 int main(int argc, char** argv) {
   // Checks the working directory: without one, the math library would end the program.

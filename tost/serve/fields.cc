@@ -139,11 +139,7 @@ void Fields::finish() const {
   }
 }
 
-namespace {
-
 constexpr char kContent[] = "{content}";
-
-}  // namespace
 
 std::string ChatTemplate::message(const std::string& role, const std::string& content) const {
   const auto found = roles.find(role);

@@ -3,12 +3,9 @@
 #include <algorithm>
 
 namespace tost {
-namespace {
 
 // The overhead of an array in bytes: its object, its owner's, and an entry in a map.
 constexpr int64_t kArrayBytes = 512;
-
-}  // namespace
 
 struct PrefixCache::Node {
   Node* parent = nullptr;
