@@ -85,10 +85,7 @@ Found inspect(const TrainRun& run, std::optional<RunFolder>& folder) {
 json to_json(const Found& found) {
   json object{{"mode", int(found.mode)}};
   if (!found.saved) return object;
-  object["saved"] = {{"config", found.saved->config},
-                     {"config_where", found.saved->config_where},
-                     {"model_where", found.saved->model_where},
-                     {"has_checkpoint", found.saved->has_checkpoint}};
+  object["saved"] = TOST_MEMBERS(*found.saved, config, config_where, model_where, has_checkpoint);
   if (found.saved->model) object["saved"]["model"] = *found.saved->model;
   return object;
 }

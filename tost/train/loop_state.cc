@@ -8,9 +8,7 @@ namespace tost {
 
 using nlohmann::json;
 
-namespace {
 constexpr int kFormat = 1;
-}
 
 void RunningSums::add(double step_loss, int64_t step_samples, int64_t step_correct) {
   loss += step_loss;
@@ -28,11 +26,7 @@ json to_json(const LoopState& state) {
   json object{{"format", kFormat},
               {"step", state.step},
               {"evaluated_step", state.evaluated_step},
-              {"sums",
-               {{"loss", state.sums.loss},
-                {"steps", state.sums.steps},
-                {"samples", state.sums.samples},
-                {"correct", state.sums.correct}}},
+              {"sums", TOST_MEMBERS(state.sums, loss, steps, samples, correct)},
               {"guards", to_json(state.guards)}};
   if (state.best) object["best"] = {{"value", state.best->value}, {"step", state.best->step}};
   if (state.noise_by_batch) object["noise_by_batch"] = true;
