@@ -209,10 +209,6 @@ struct NamedOp {
   Op apply;
 };
 
-double extent(int64_t pixels) {
-  return static_cast<double>(pixels);
-}
-
 const NamedOp kOps[] = {
     {"AutoContrast", [](const Call& c) { return auto_contrast(c.image); }},
     {"Equalize", [](const Call& c) { return equalize(c.image); }},
@@ -242,11 +238,11 @@ const NamedOp kOps[] = {
      }},
     {"TranslateXRel",
      [](const Call& c) {
-       return c.warp({1, 0, c.signed_share(kTranslateShare) * extent(c.image.width), 0, 1, 0});
+       return c.warp({1, 0, c.signed_share(kTranslateShare) * side(c.image.width), 0, 1, 0});
      }},
     {"TranslateYRel",
      [](const Call& c) {
-       return c.warp({1, 0, 0, 0, 1, c.signed_share(kTranslateShare) * extent(c.image.height)});
+       return c.warp({1, 0, 0, 0, 1, c.signed_share(kTranslateShare) * side(c.image.height)});
      }},
 };
 

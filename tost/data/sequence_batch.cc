@@ -50,10 +50,6 @@ std::vector<int64_t> numbers_from(int64_t first, int64_t end) {
   return numbers;
 }
 
-int64_t compute_threads() {
-  return at::get_num_threads();
-}
-
 }  // namespace
 
 SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
@@ -102,8 +98,9 @@ SequenceFeed::SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
                            std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead,
                            int64_t workers)
     : Prefetch(
-          numbers_from(first, std::ssize(indices)), workers > 0 ? workers : compute_threads(),
-          ahead > 0 ? ahead : std::max<int64_t>(4, 2 * (workers > 0 ? workers : compute_threads())),
+          numbers_from(first, std::ssize(indices)), workers > 0 ? workers : at::get_num_threads(),
+          ahead > 0 ? ahead
+                    : std::max<int64_t>(4, 2 * (workers > 0 ? workers : at::get_num_threads())),
           [dataset = std::move(dataset), indices](int64_t number) {
             return make_sequence_batch(*dataset, indices[size_t(number)]);
           }) {}
