@@ -51,21 +51,19 @@ constexpr std::array kSequenceSizes{
 };
 
 SequenceConfig config_of(const SequenceSize& size) {
-  SequenceConfig c;
-  c.name = cat("tost_", size.name);
-  c.mixer = size.mixer;
-  c.vocab = size.vocab;
-  c.max_length = size.max_length;
-  c.dim = size.dim;
-  c.depth = size.depth;
-  c.heads = size.heads;
-  c.mlp_hidden = size.mlp_hidden;
-  c.classes = size.classes;
-  c.pool = size.pool;
-  c.positions = size.positions;
-  c.dropout = size.dropout;
-  c.pairs = size.pairs;
-  return c;
+  return {.name = cat("tost_", size.name),
+          .mixer = size.mixer,
+          .vocab = size.vocab,
+          .max_length = size.max_length,
+          .dim = size.dim,
+          .depth = size.depth,
+          .heads = size.heads,
+          .mlp_hidden = size.mlp_hidden,
+          .classes = size.classes,
+          .pairs = size.pairs,
+          .pool = size.pool,
+          .positions = size.positions,
+          .dropout = size.dropout};
 }
 
 }  // namespace

@@ -220,14 +220,10 @@ TaskInput SequenceTask::take_input() {
 }
 
 TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
-  SequenceBatch batch;
-  batch.ids = t[0];
-  batch.lengths = t[1];
-  batch.second = t[2];
-  batch.second_lengths = t[3];
+  const SequenceBatch batch{t[0], t[1], t[2], t[3], t[4]};
   const torch::Tensor logits = forward_batch(*model_, batch);
-  return {.loss = classification_loss(logits, t[4]),
-          .correct = count_correct(logits.detach(), t[4], {})};
+  return {.loss = classification_loss(logits, batch.labels),
+          .correct = count_correct(logits.detach(), batch.labels, {})};
 }
 
 std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {

@@ -57,21 +57,19 @@ constexpr std::array kVisionSizes{
 };
 
 VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int64_t patch) {
-  VisionConfig c;
-  c.name = cat(family.prefix, "_", size.name, "_p", patch);
-  c.mixer = family.mixer;
-  c.mlp = family.mlp;
-  c.image_size = size.image_size;
-  c.patch = patch;
-  c.stem_depth = size.stem_depth;
-  c.dim = size.dim;
-  c.depth = size.depth;
-  c.heads = size.heads;
-  c.classes = size.classes;
-  c.class_blocks = size.class_blocks;
-  c.layer_scale = size.layer_scale;
-  c.drop_path = size.drop_path;
-  return c;
+  return {.name = cat(family.prefix, "_", size.name, "_p", patch),
+          .mixer = family.mixer,
+          .image_size = size.image_size,
+          .patch = patch,
+          .stem_depth = size.stem_depth,
+          .dim = size.dim,
+          .depth = size.depth,
+          .heads = size.heads,
+          .classes = size.classes,
+          .class_blocks = size.class_blocks,
+          .mlp = family.mlp,
+          .layer_scale = size.layer_scale,
+          .drop_path = size.drop_path};
 }
 
 std::vector<VisionConfig> make_presets() {
