@@ -73,17 +73,13 @@ class FieldTable {
                      OnResume on_resume, std::string help) {
     return add({std::move(key), FieldType::kNumber, std::move(help), on_resume, low, high}, member);
   }
+  // `keep` converts the text, such as a path, to the stored form.
   FieldTable& text(std::string key, std::string Config::*member, OnResume on_resume,
                    std::string help, std::string (*keep)(const std::string&) = nullptr) {
     add({std::move(key), FieldType::kText, std::move(help), on_resume}, member);
     if (keep == nullptr) return *this;
     set_.back() = [=](auto& c, const nlohmann::json& v) { c.*member = keep(v.get<std::string>()); };
     return *this;
-  }
-  // A setting whose text may name a file or folder; `keep` converts the text to the stored form.
-  FieldTable& path(std::string key, std::string Config::*member,
-                   std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
-    return text(std::move(key), member, on_resume, std::move(help), keep);
   }
   // A setting that is a text, or a type that JSON stores by name.
   template <class T, class Owner>

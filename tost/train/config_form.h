@@ -34,6 +34,23 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
+// The settings of the model, which every kind of run has. `keep_mixer` converts the mixer's name
+// to the stored form.
+template <class Config>
+FieldTable<Config> model_fields(std::vector<std::string> recipes, std::vector<std::string> models,
+                                std::string (*keep_mixer)(const std::string&) = nullptr) {
+  using enum OnResume;
+  FieldTable<Config> t;
+  t.choice("recipe", &Config::recipe, std::move(recipes), kFree, "named set of defaults")
+      .choice("model", &Config::model, std::move(models), kFixed, "model preset")
+      .text("from", &Config::from, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)", absolute_setting)
+      .text("mixer", &Config::mixer, kFixed, "token mixer (empty: the preset's)", keep_mixer)
+      .object("model_options", &Config::model_options, kFixed,
+              "further model fields, as in model.json");
+  return t;
+}
+
 // The help text of the shorthand "mlp" of several kinds.
 inline constexpr char kMlpHelp[] =
     "second half of a block: gelu, ista (CRATE's step), tied (one dictionary, twice)";

@@ -44,7 +44,8 @@ int64_t rows_for(int64_t vocabulary) {
   return vocabulary == kGpt2 ? kGpt2Rows : vocabulary;
 }
 
-LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const LanguageConfig& from) {
+template <class Config>
+LanguageConfig fine_tuned_config(const Config& config, const LanguageConfig& from) {
   check_same_mixer(config.from, from.mixer, config.mixer);
   return changed_language_config(config.mixer, config.model_options, from);
 }
@@ -119,11 +120,6 @@ void check_sample(const LanguageInfo& info, const LanguageTrainConfig& config) {
     fail_usage("sample_prompt cannot be used: ", error.what());
   }
   fail_usage("sample_prompt is empty; give at least one token, or set sample_every_steps to 0.");
-}
-
-LanguageConfig fine_tuned_config(const AnswerTrainConfig& config, const LanguageConfig& from) {
-  check_same_mixer(config.from, from.mixer, config.mixer);
-  return changed_answer_config(config, from);
 }
 
 LanguageInfo make_info(const AnswerTrainConfig& config, const LanguageInfo* from,

@@ -22,17 +22,11 @@ std::string stored_tokenizer(const std::string& name) {
 }
 
 FieldTable<L> make_language_fields() {
-  FieldTable<L> t;
-  t.choice("recipe", &L::recipe, names_of(language_recipes()), kFree, "named set of defaults")
-      .choice("model", &L::model, language_preset_names(), kFixed, "model preset")
-      .path("from", &L::from, absolute_setting, kFixed,
-            "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)", causal_mixer_in_use)
-      .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
-      .path("data", &L::data, absolute_where_found, kWarn,
-            "text file, folder of text, or token file")
-      .path("tokenizer", &L::tokenizer, stored_tokenizer, kFixed,
-            "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON")
+  auto t =
+      model_fields<L>(names_of(language_recipes()), language_preset_names(), causal_mixer_in_use);
+  t.text("data", &L::data, kWarn, "text file, folder of text, or token file", absolute_where_found)
+      .text("tokenizer", &L::tokenizer, kFixed,
+            "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON", stored_tokenizer)
       .number("holdout", &L::holdout, 0, 0.9, kFixed,
               "share of the text kept for validation where the data has no such split")
       .integer("batch", &L::batch, 1, 65536, kFixed, "sequences a batch")
@@ -80,23 +74,13 @@ void check_language(const L& config) {
 }
 
 FieldTable<A> make_answer_fields() {
-  FieldTable<A> t;
-  t.choice("recipe", &A::recipe, {"task"}, kFree, "named set of defaults")
-      .choice("model", &A::model, recall_preset_names(), kFixed, "model preset")
-      .path("from", &A::from, absolute_setting, kFixed,
-            "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &A::mixer, kFixed, "token mixer (empty: the preset's)")
-      .object("model_options", &A::model_options, kFixed, "further model fields, as in model.json")
-      .path("data", &A::data, absolute_setting, kWarn,
-            "folder of a task that python -m tost.tasks makes")
+  auto t = model_fields<A>({"task"}, recall_preset_names());
+  t.text("data", &A::data, kWarn, "folder of a task that python -m tost.tasks makes",
+         absolute_setting)
       .integer("batch", &A::batch, 1, 65536, kFixed, "samples a batch")
       .integer("eval_samples", &A::eval_samples, 1, 1'000'000, kWarn,
                "samples of every group that an evaluation takes, the same every time");
   return t.include(loop_fields()).include(step_fields());
-}
-
-void check_answers(const A& config) {
-  check_loop_config(config);
 }
 
 // What small models of characters and of tasks have in common.
@@ -139,13 +123,9 @@ LanguageConfig language_config(const L& config) {
 const ConfigForm<A>& answer_train_form() {
   static const ConfigForm<A> form{make_answer_fields(),
                                   {{"task", merge(small_run(), {{"lr", 3e-3}, {"log_every", 50}})}},
-                                  check_answers,
+                                  [](const A& config) { check_loop_config(config); },
                                   language_train_form().shorthands};
   return form;
-}
-
-LanguageConfig changed_answer_config(const A& config, LanguageConfig base) {
-  return changed_language_config(config.mixer, config.model_options, std::move(base));
 }
 
 LanguageConfig answer_model_config(const A& config, const TokenTaskData& data) {
@@ -156,7 +136,7 @@ LanguageConfig answer_model_config(const A& config, const TokenTaskData& data) {
   for (int64_t group = 0; group < data.groups(); ++group) {
     base.block = std::max(base.block, data.length(group));
   }
-  return changed_answer_config(config, base);
+  return changed_language_config(config.mixer, config.model_options, std::move(base));
 }
 
 std::vector<Recipe<LanguageTrainConfig>> language_recipes() {

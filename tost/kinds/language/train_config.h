@@ -70,7 +70,5 @@ const ConfigForm<AnswerTrainConfig>& answer_train_form();
 // The preset with the task's vocabulary and longest sample as block, changed by mixer and
 // model_options. Throws a usage Error if the settings contradict each other.
 LanguageConfig answer_model_config(const AnswerTrainConfig& config, const TokenTaskData& data);
-// Changes `base` only by mixer and model_options, for fine-tuning.
-LanguageConfig changed_answer_config(const AnswerTrainConfig& config, LanguageConfig base);
 
 }  // namespace tost

@@ -19,14 +19,8 @@ using S = SequenceTrainConfig;
 
 constexpr int64_t kMany = int64_t{1} << 40;
 
-void add_sequence_model_fields(FieldTable<S>& t) {
-  t.choice("recipe", &S::recipe, names_of(sequence_recipes()), kFree, "named set of defaults")
-      .choice("model", &S::model, sequence_preset_names(), kFixed, "model preset")
-      .path("from", &S::from, absolute_setting, kFixed,
-            "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &S::mixer, kFixed, "token mixer (empty: the preset's)", mixer_in_use)
-      .object("model_options", &S::model_options, kFixed, "further model fields, as in model.json")
-      .integer("batch", &S::batch, 1, 65536, kFixed, "sequences a batch")
+void add_sequence_batch_fields(FieldTable<S>& t) {
+  t.integer("batch", &S::batch, 1, 65536, kFixed, "sequences a batch")
       .integer("eval_batch", &S::eval_batch, 1, 65536, kFree, "sequences a batch of evaluation")
       .integer("length_groups", &S::length_groups, 1, 1'000'000, kFixed,
                "shuffled batches that are sorted by length together, so that less is padding (1: "
@@ -38,7 +32,7 @@ std::string stored_sequence_data(const std::string& data) {
 }
 
 void add_sequence_data_fields(FieldTable<S>& t) {
-  t.path("data", &S::data, stored_sequence_data, kWarn, "file or folder; or generated: listops")
+  t.text("data", &S::data, kWarn, "file or folder; or generated: listops", stored_sequence_data)
       .choice("data_format", &S::data_format, {"auto", "listops", "text", "retrieval", "pixels"},
               kFixed, "format of the data")
       .integer("max_length", &S::max_length, 0, kMany, kFixed,
@@ -60,8 +54,8 @@ void add_sequence_data_fields(FieldTable<S>& t) {
 }
 
 FieldTable<S> make_sequence_fields() {
-  FieldTable<S> table;
-  add_sequence_model_fields(table);
+  auto table = model_fields<S>(names_of(sequence_recipes()), sequence_preset_names(), mixer_in_use);
+  add_sequence_batch_fields(table);
   add_sequence_data_fields(table);
   return table.include(loop_fields())
       .include(epoch_fields())

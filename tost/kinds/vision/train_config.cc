@@ -14,24 +14,12 @@ using V = VisionTrainConfig;
 
 constexpr int64_t kMany = int64_t{1} << 40;
 
-void add_vision_model_fields(FieldTable<V>& t) {
-  t.choice("recipe", &V::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
-      .choice("model", &V::model, vision_preset_names(), kFixed, "model preset")
-      .path("from", &V::from, absolute_setting, kFixed,
-            "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)", mixer_in_use)
-      .integer("image_size", &V::image_size, 0, 4096, kFixed,
-               "input side in pixels (0: the data's)")
-      .number("drop_path", &V::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)")
-      .object("model_options", &V::model_options, kFixed, "further model fields, as in model.json");
-}
-
 std::string stored_picture_data(const std::string& data) {
   return data == "shapes" ? data : absolute_where_found(data);
 }
 
 void add_vision_data_fields(FieldTable<V>& t) {
-  t.path("data", &V::data, stored_picture_data, kWarn, "data folder, or shapes (generated)")
+  t.text("data", &V::data, kWarn, "data folder, or shapes (generated)", stored_picture_data)
       .choice("data_format", &V::data_format, image_formats(), kFixed, "format of the data")
       .integer("data_seed", &V::data_seed, 0, kMany, kFixed, "seed of generated data")
       .integer("data_side", &V::data_side, 8, 1024, kFixed, "side of generated pictures")
@@ -79,8 +67,11 @@ void add_augment_fields(FieldTable<V>& t) {
 }
 
 FieldTable<V> make_vision_fields() {
-  FieldTable<V> table;
-  add_vision_model_fields(table);
+  auto table = model_fields<V>(names_of(vision_recipes()), vision_preset_names(), mixer_in_use);
+  table
+      .integer("image_size", &V::image_size, 0, 4096, kFixed,
+               "input side in pixels (0: the data's)")
+      .number("drop_path", &V::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)");
   add_vision_data_fields(table);
   table.include(loop_fields()).include(epoch_fields());
   add_augment_fields(table);
@@ -113,16 +104,14 @@ DataSpec data_spec(const VisionTrainConfig& c) {
 }
 
 AugmentConfig augment_config(const VisionTrainConfig& c) {
-  AugmentConfig augment;
-  augment.crop = c.crop;
-  augment.pad = c.crop_pad;
-  augment.min_scale = c.crop_min_scale;
-  augment.interpolation = c.interpolation;
-  augment.flip = c.flip;
-  augment.rand_augment = {c.randaugment, c.randaugment_magnitude, c.randaugment_noise};
-  augment.color_jitter = c.color_jitter;
-  augment.erase = c.erase;
-  return augment;
+  return {.crop = c.crop,
+          .pad = c.crop_pad,
+          .min_scale = c.crop_min_scale,
+          .interpolation = c.interpolation,
+          .flip = c.flip,
+          .rand_augment = {c.randaugment, c.randaugment_magnitude, c.randaugment_noise},
+          .color_jitter = c.color_jitter,
+          .erase = c.erase};
 }
 
 MixConfig mix_config(const VisionTrainConfig& c) {
