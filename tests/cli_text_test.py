@@ -130,7 +130,7 @@ class Scores(cli_test.Case):
 
     def test_wrong_flags(self):
         data = ["--data", self.folder / "in"]
-        self.refused(*data, "--workers", "2", exit_code=2, says=["--workers goes with image models", "language model"])
+        self.refused(*data, "--corrupt", "blur", exit_code=2, says=["--corrupt goes with image models", "language model"])
         self.refused(*data, "--per-class", exit_code=2, says="--per-class")
         self.refused(*data, "--task", "lamda", exit_code=2, says="'lambada'")
         self.refused(*data, "--protocol", "offical", exit_code=2, says="'official'")

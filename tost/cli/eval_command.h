@@ -1,7 +1,8 @@
-// The flags of tost eval, and the evaluation of language models, which both programs have.
+// The flags of tost eval, and what both programs do with language models and pictures.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/terminal.h"
 #include "tost/engine/language_scores.h"
+#include "tost/engine/picture_scores.h"
 
 namespace tost {
 
@@ -20,6 +22,9 @@ struct EvalCommand {
   std::string split;  // empty: the kind's default
   int64_t batch = 0;  // 0: the kind's default
   bool quiet = false;
+  // Only classifiers.
+  std::string data_format = "auto";
+  ScoreOptions score;
   // Only language.
   std::string task = "loss";  // loss, lambada or choice
   int64_t samples = 0;        // of every group of a task of tokens; 0: all
@@ -36,6 +41,13 @@ void check_eval(const CLI::App& app, const EvalCommand& command);
 
 // Adds the flags of language models, and returns a list of the added flags.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
+
+// Adds the flags of image models, and returns a list of the added flags.
+std::vector<CLI::Option*> add_picture_eval_options(CLI::App& app, EvalCommand& command);
+
+// Scores a classifier by `score`, which returns null if stopped, and prints the report.
+void run_class_eval(const CLI::App& app, EvalCommand& command,
+                    const std::function<nlohmann::json(const ScoreOptions& options)>& score);
 
 // Scores a model on a task of tokens; returns no report if interrupted.
 using ScoreAnswers = std::optional<nlohmann::json> (*)(TextModel& model, const EvalCommand& command,

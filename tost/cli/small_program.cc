@@ -11,6 +11,7 @@
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
 #include "tost/engine/model_files.h"
+#include "tost/engine/run_layout.h"
 #include "tost/engine/threads.h"
 #include "tost/engine/vision_file.h"
 #include "tost/io/text_layout.h"
@@ -98,15 +99,46 @@ OpenServed find_for_engine(const ModelChoice& o) {
   };
 }
 
-// Leaves flags of other kinds of model and tasks of tokens to the full program.
-void eval_with_engine(const CLI::App& app, EvalCommand& command) {
+// The full program, where it is installed, knows which kinds of model a flag goes with.
+void refuse_flags(const std::vector<CLI::Option*>& flags, const char* kind) {
+  for (const CLI::Option* flag : flags) {
+    if (flag->count() == 0) continue;
+    if (has_full_program()) throw NeedsFullProgram();
+    fail_usage(flag->get_name(), " goes with ", kind, " models alone.");
+  }
+}
+
+void eval_pictures_with_engine(const CLI::App& app, EvalCommand& command,
+                               const std::filesystem::path& file) {
+  run_class_eval(app, command, [&](const ScoreOptions& options) {
+    const auto [engine, info, precision] = open_engine_vision(file, command.model.precision);
+    nlohmann::json report = score_pictures(
+        info, {.path = command.model.data, .format = command.data_format}, options,
+        [&, side = info.preprocess.size](const float* images, int64_t count, float* logits) {
+          engine->forward(images, count, side, side, logits);
+        });
+    if (report.is_null()) return report;
+    report.update({{"checkpoint", file.string()}, {"precision", precision}});
+    return report;
+  });
+}
+
+// Leaves flags of other kinds of model, tasks of tokens and runs of image models, whose settings
+// training knows, to the full program.
+void eval_with_engine(const CLI::App& app, EvalCommand& command, const KindFlags& flags) {
   const ModelChoice& o = command.model;
   const bool others = !app.remaining().empty();
   if (others && !has_full_program()) throw CLI::ExtrasError(app.get_name(), app.remaining());
-  if (others || is_token_task(o.data) || !runs_in_engine(intact_file(o.path, o.weights()))) {
-    throw NeedsFullProgram();
+  if (others || is_token_task(o.data)) throw NeedsFullProgram();
+  const auto file = intact_file(o.path, o.weights());
+  if (runs_in_engine(file)) {
+    refuse_flags(flags.at("vision"), "image");
+    return run_language_eval(app, command, open_with_engine, nullptr);
   }
-  run_language_eval(app, command, open_with_engine, nullptr);
+  const bool stored = command.run.device == "cpu" && !run_config_file(file);
+  if (!stored || !pictures_run_in_engine(file)) throw NeedsFullProgram();
+  refuse_flags(flags.at("language"), "language");
+  eval_pictures_with_engine(app, command, file);
 }
 
 // Leaves to the full program what only torch knows; the text of tost info says it for GPUs alone.
@@ -118,9 +150,10 @@ void describe_without_torch(const InfoCommand& command, nlohmann::json& info) {
 void add_eval_command(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   CLI::App* command = add_eval_command(app, *options);
-  add_language_eval_options(*command, *options);
+  const KindFlags flags{{"vision", add_picture_eval_options(*command, *options)},
+                        {"language", add_language_eval_options(*command, *options)}};
   command->allow_extras();
-  command->callback([command, options] { eval_with_engine(*command, *options); });
+  command->callback([command, options, flags] { eval_with_engine(*command, *options, flags); });
 }
 
 void add_small_commands(CLI::App& app) {

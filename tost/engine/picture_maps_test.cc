@@ -43,7 +43,9 @@ TEST(PictureMaps, OfATraceAreWholeAndItsLogitsThoseOfThePass) {
           EXPECT_NEAR(sum, 1, 1e-5) << model << precision;
         }
         EXPECT_EQ(layer.memberships.empty(), std::isnan(layer.compression_after));
-        if (!layer.memberships.empty()) EXPECT_GT(layer.compression_after, 0);
+        if (!layer.memberships.empty()) {
+          EXPECT_GT(layer.compression_after, 0);
+        }
       }
       ASSERT_EQ(int64_t(maps.class_attention.size()), opened.info.config.class_blocks);
       for (const auto& heads : maps.class_attention) {

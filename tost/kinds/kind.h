@@ -15,11 +15,10 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/bench/bench_model.h"
-#include "tost/engine/predict.h"
+#include "tost/engine/picture_scores.h"
 #include "tost/engine/run_layout.h"
 #include "tost/explain/report.h"
 #include "tost/io/dataset.h"
-#include "tost/io/image_ops.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
@@ -35,22 +34,12 @@ struct OpenedModel {
   Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
-struct ScoreRequest : ModelRequest {
+struct ScoreRequest : ModelRequest, ScoreOptions {
   // Set if `file` is a run folder to be scored as in studies. Studies use the last checkpoint, or
   // the best one if the run selected it on other data than the split.
   bool as_trained = false;
   // Settings of the data under the keys of training, such as "data" (see scored_data()).
   nlohmann::json data = nlohmann::json::object();
-  std::string split;  // empty: the kind's default
-  int64_t batch = 0;  // 0: the kind's default
-  bool per_class = false;
-  // Settings of pictures.
-  int64_t workers = 1;
-  Corruption corruption{"", 3};
-  std::function<void(int64_t done, int64_t total, const char* what)> progress = [](int64_t, int64_t,
-                                                                                   const char*) {};
-  std::function<void(const std::string& sentence)> warn = [](const std::string&) {};
-  const std::atomic<bool>* stop = nullptr;
 };
 
 struct ExplainRequest : ModelRequest, ReportOptions {

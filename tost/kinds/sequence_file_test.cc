@@ -191,9 +191,9 @@ TEST(SequenceEval, AgreesWithOneSequenceAtATime) {
     loss -= logits.to(torch::kDouble).log_softmax(1)[0][data.label(i)].item<double>();
     right += logits.argmax(1).item<int64_t>() == data.label(i);
   }
-  EXPECT_NEAR(result->loss, loss / 10, 1e-5);
-  EXPECT_DOUBLE_EQ(result->top1, double(right) / 10);
-  EXPECT_EQ(result->sequences, 10);
+  EXPECT_NEAR(result->scores.loss(), loss / 10, 1e-5);
+  EXPECT_DOUBLE_EQ(result->scores.top1(), double(right) / 10);
+  EXPECT_EQ(result->scores.count, 10);
   EXPECT_EQ(result->confusion.sum().item<int64_t>(), 10);
   ASSERT_EQ(result->quarters.size(), 4u);
   EXPECT_EQ(result->quarters[0].shortest, 1);

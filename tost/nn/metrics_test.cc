@@ -3,34 +3,54 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
 
-TEST(ClassificationMeter, CountsByHand) {
-  ClassificationMeter meter(7);
+TEST(AddScores, CountsByHand) {
+  ClassScores scores(7);
   Tensor logits = torch::zeros({3, 7});
   logits[0] = torch::tensor({7.f, 6.f, 5.f, 4.f, 3.f, 2.f, 1.f});
   logits[1] = logits[2] = logits[0];
-  meter.add(logits.slice(0, 0, 2),
-            torch::tensor({int64_t{0}, int64_t{4}}));             // first, and fifth of the ranking
-  meter.add(logits.slice(0, 2, 3), torch::tensor({int64_t{5}}));  // sixth
-  EXPECT_EQ(meter.images(), 3);
-  EXPECT_DOUBLE_EQ(meter.top1(), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(meter.top5(), 2.0 / 3);
-  EXPECT_EQ(meter.confusion()[4][0].item<int64_t>(), 1);
-  EXPECT_EQ(meter.confusion()[5][0].item<int64_t>(), 1);
-  EXPECT_EQ(meter.confusion().sum().item<int64_t>(), 3);
+  add_scores(scores, logits.slice(0, 0, 2),
+             torch::tensor({int64_t{0}, int64_t{4}}));  // first, and fifth of the ranking
+  add_scores(scores, logits.slice(0, 2, 3), torch::tensor({int64_t{5}}));  // sixth
+  EXPECT_EQ(scores.count, 3);
+  EXPECT_DOUBLE_EQ(scores.top1(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores.top5(), 2.0 / 3);
+  EXPECT_EQ(scores.confusion[4 * 7], 1);
+  EXPECT_EQ(scores.confusion[5 * 7], 1);
+  EXPECT_EQ(std::accumulate(scores.confusion.begin(), scores.confusion.end(), int64_t{0}), 3);
 }
 
-TEST(ClassificationMeter, LossOfUniformLogitsIsLogK) {
-  ClassificationMeter meter(3);
-  meter.add(torch::full({4, 3}, 2.5),
-            torch::tensor({int64_t{0}, int64_t{1}, int64_t{2}, int64_t{2}}));
-  EXPECT_NEAR(meter.loss(), std::log(3.0), 1e-12);
-  EXPECT_DOUBLE_EQ(meter.top5(), 1) << "with three classes every answer is among the first five";
+TEST(AddScores, LossOfUniformLogitsIsLogK) {
+  ClassScores scores(3);
+  add_scores(scores, torch::full({4, 3}, 2.5),
+             torch::tensor({int64_t{0}, int64_t{1}, int64_t{2}, int64_t{2}}));
+  EXPECT_NEAR(scores.loss(), std::log(3.0), 1e-12);
+  EXPECT_DOUBLE_EQ(scores.top5(), 1) << "with three classes every answer is among the first five";
+}
+
+// NaN ranks first, as in rank_classes(); equal logits rank in the order of labels.
+TEST(AddScores, RanksNanFirstAndEqualOnesByLabel) {
+  ClassScores scores(3);
+  const Tensor logits =
+      torch::tensor({{1.f, std::numeric_limits<float>::quiet_NaN(), 2.f}, {4.f, 4.f, -1.f}});
+  add_scores(scores, logits, torch::tensor({int64_t{1}, int64_t{1}}));
+  EXPECT_EQ(scores.first, 1);
+  EXPECT_EQ(scores.confusion[1 * 3 + 1], 1);
+  EXPECT_EQ(scores.confusion[1 * 3 + 0], 1);
+  EXPECT_TRUE(std::isnan(scores.loss()));
+}
+
+TEST(AddScores, LossStaysFiniteFarFromTheLabel) {
+  ClassScores scores(2);
+  add_scores(scores, torch::tensor({{2000.f, -1000.f}}), torch::tensor({int64_t{1}}));
+  EXPECT_NEAR(scores.loss(), 3000, 1e-9);
 }
 
 TEST(ClassificationLoss, OneHotTargetsEqualLabels) {

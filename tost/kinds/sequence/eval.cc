@@ -93,7 +93,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   for (int64_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
   const std::vector<int64_t> order = by_length(lengths);
   std::sort(lengths.begin(), lengths.end());
-  ClassificationMeter meter(model.config().classes);
+  ClassScores scores(model.config().classes);
   std::vector<int64_t> right(order.size());  // 1 for a hit
   bool stopped = false;
   const size_t apart = size_t(options.batch) * size_t(world_of(options.group));
@@ -104,25 +104,23 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
     const SequenceBatch batch = read_watched(
         options.read_guard, [&dataset, rows] { return make_sequence_batch(dataset, rows); });
     const torch::Tensor logits = sequence_logits(model, batch, options.precision);
-    meter.add(logits, batch.labels);
+    add_scores(scores, logits, batch.labels);
     const torch::Tensor hits = logits.argmax(1).eq(batch.labels);
     for (int64_t i = 0; i < hits.size(0); ++i) right[begin + size_t(i)] = hits[i].item<bool>();
     if (options.progress) options.progress(int64_t(end), dataset.size());
     stopped = options.stop != nullptr && options.stop->load();
   }
-  if (!meter.add_up(options.group, stopped)) return std::nullopt;
+  if (!add_up(options.group, scores, stopped)) return std::nullopt;
   add_up(options.group, right);
   const std::chrono::duration<double> seconds = Clock::now() - start;
-  return SequenceEvalResult{.top1 = meter.top1(),
-                            .loss = meter.loss(),
-                            .sequences = meter.images(),
-                            .seconds = seconds.count(),
-                            .confusion = meter.confusion(),
-                            .quarters = quarters_of(right, lengths)};
+  return SequenceEvalResult{scores, seconds.count(), quarters_of(right, lengths)};
 }
 
 nlohmann::json to_json(const SequenceEvalResult& r) {
-  return TOST_MEMBERS(r, top1, loss, sequences, seconds);
+  return {{"top1", r.scores.top1()},
+          {"loss", r.scores.loss()},
+          {"sequences", r.scores.count},
+          {"seconds", r.seconds}};
 }
 
 std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text) {

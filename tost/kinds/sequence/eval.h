@@ -36,11 +36,8 @@ struct LengthQuarter {
 };
 
 struct SequenceEvalResult {
-  double top1 = 0;  // share, 0 ... 1
-  double loss = 0;  // mean cross-entropy in nats
-  int64_t sequences = 0;
+  ClassScores scores;
   double seconds = 0;                   // of the whole pass, data included
-  torch::Tensor confusion;              // [K, K] int64, row true class, column prediction
   std::vector<LengthQuarter> quarters;  // fewer than four for few sequences or lengths
 };
 

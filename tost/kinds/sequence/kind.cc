@@ -91,7 +91,7 @@ json score_sequence(const ScoreRequest& request) {
                  {"precision", loaded.precision},
                  {"model", loaded.info.config.name}});
   if (request.per_class)
-    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "sequences");
+    report["per_class"] = class_rows(result->scores, loaded.info.classes, "sequences");
   return report;
 }
 

@@ -117,7 +117,7 @@ TEST(SequenceRun, LearnsAndWritesAModelFileOfTheLoggedScore) {
   EXPECT_EQ(loaded.info.coding.kind, "bytes");
   const SequenceSpec spec = sequence_spec(make_config(sequence_train_form(), values));
   const auto scored = open_sequence_dataset(spec, "validation");
-  EXPECT_DOUBLE_EQ(evaluate(*loaded.model, *scored)->top1, result.best->value);
+  EXPECT_DOUBLE_EQ(evaluate(*loaded.model, *scored)->scores.top1(), result.best->value);
 }
 
 TEST(SequenceRun, BadSettingsLeaveNoFolder) {

@@ -1,8 +1,7 @@
-// Runs an image classifier over pictures: logits, labels and scores.
+// Runs an image classifier over pictures: logits, labels and scores in training.
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,31 +50,16 @@ std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& 
                                        const PredictOptions& options = {});
 
 struct EvalOptions {
-  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
-  bool engine = false;  // where the inference engine supports the model (image_runner.h)
+  Precision precision = Precision::kFp32;  // or bf16
   const std::atomic<bool>* stop = nullptr;
-  std::function<void(int64_t images, int64_t total)> progress;  // after every batch
-  ReadGuard read_guard = {};                                    // of every batch
+  ReadGuard read_guard = {};  // of every batch
   Group* group = nullptr;  // of processes that each score some batches, as their loaders give them
-};
-
-struct EvalResult {
-  double top1 = 0, top5 = 0;  // shares, 0 ... 1
-  double loss = 0;            // mean cross-entropy in nats, without label smoothing
-  int64_t images = 0;
-  double seconds = 0;  // of the whole pass, data included
-  double images_per_s = 0;
-  torch::Tensor confusion;  // [K, K] int64, row true class, column prediction
 };
 
 // Scores epoch 0 of `loader` (made with train = false) in evaluation mode without gradients, and
 // restores the model's mode. Returns nothing if `stop` ended it. With a group, the result is that
-// of all processes. Throws a usage Error if the data have another number of classes than the model,
-// and a data Error for an unreadable image.
-std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
-                                   const EvalOptions& options = {});
-
-// Returns top1, top5, loss, images, seconds and images_per_s.
-nlohmann::json to_json(const EvalResult& result);
+// of all processes. Throws a data Error for an unreadable image.
+std::optional<ClassScores> evaluate(ImageClassifier& model, ImageLoader& loader,
+                                    const EvalOptions& options = {});
 
 }  // namespace tost

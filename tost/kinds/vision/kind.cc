@@ -48,16 +48,6 @@ OpenedModel open_vision(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
-// Checks the names of classes; evaluate() checks their number.
-void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
-                       const ScoreRequest& request) {
-  const auto& classes = dataset.classes();
-  if (info.classes == classes || info.classes.size() != classes.size()) return;
-  request.warn(cat("the classes of '", request.data.at("data").get<std::string>(),
-                   "' have other names than those the model was trained on (", classes.front(),
-                   ", ... against ", info.classes.front(), ", ...); they are matched by number"));
-}
-
 LoadedModel open_for(const ModelRequest& request, const fs::path& file) {
   LoadedModel loaded = load_model_file(file, request.weights);
   loaded.model->to(device_from_name(request.device));
@@ -68,42 +58,21 @@ LoadedModel open_for(const ModelRequest& request, const fs::path& file) {
 }
 
 json score_vision(const ScoreRequest& request) {
-  if (request.corruption.active()) check_corruption(request.corruption);
   const LoadedModel loaded = open_for(
       request, request.as_trained ? final_checkpoint(request.file) : fs::path(request.file));
-  const std::string split = request.split.empty() ? "test" : request.split;
   // Allows paths with bytes that are not UTF-8, because these are only read and not stored.
   json settings = request.data;
   const std::string path = settings.at("data");
   settings.erase("data");
   DataSpec spec = data_spec(make_config(vision_train_form(), settings));
   spec.path = path;
-  const std::shared_ptr<const ImageDataset> dataset = open_image_dataset(spec, split);
-  check_class_names(loaded.info, *dataset, request);
-  LoaderConfig config;
-  config.batch_size = request.batch == 0 ? 100 : request.batch;
-  config.workers = request.workers;
-  config.preprocess = loaded.info.preprocess;
-  config.corruption = request.corruption;
-  ImageLoader loader(dataset, config);
-  EvalOptions options;
-  options.precision = loaded.precision;
-  options.engine = request.engine;
-  options.stop = request.stop;
-  options.progress = [&](int64_t done, int64_t total) {
-    request.progress(done, total, "images scored");
-  };
-  const auto result = evaluate(*loaded.model, loader, options);
-  if (!result) return {};
-  json report = to_json(*result);
-  report.update({{"checkpoint", loaded.file.string()},
-                 {"split", split},
-                 {"precision", loaded.precision},
-                 {"model", loaded.info.config.name}});
-  if (request.corruption.active())
-    report["corruption"] = TOST_MEMBERS(request.corruption, kind, strength);
-  if (request.per_class)
-    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "images");
+  ImageRunner runner(*loaded.model, loaded.precision, request.engine);
+  json report = score_pictures(loaded.info, spec, request,
+                               [&](const float* images, int64_t count, float* to) {
+                                 runner.logits(images, count, loaded.info.preprocess, to);
+                               });
+  if (report.is_null()) return report;
+  report.update({{"checkpoint", loaded.file.string()}, {"precision", loaded.precision}});
   return report;
 }
 

@@ -323,7 +323,7 @@ TEST(VisionRun, IsEvaluatedInItsOwnPrecision) {
                        loading);
     EvalOptions options;
     options.precision = precision;
-    return evaluate(*loaded.model, loader, options)->loss;
+    return evaluate(*loaded.model, loader, options)->loss();
   };
   const double logged = result.last_eval["loss"];
   EXPECT_NEAR(loss(Precision::kBf16), logged, 1e-6);
@@ -346,7 +346,7 @@ TEST(SlowVisionRun, LearnsFashionMnist) {
   LoaderConfig loading;
   loading.preprocess = loaded.info.preprocess;
   ImageLoader loader(open_image_dataset(spec, "validation"), loading);
-  EXPECT_NEAR(evaluate(*loaded.model, loader)->top1, top1,
+  EXPECT_NEAR(evaluate(*loaded.model, loader)->top1(), top1,
               1e-3);  // batches of another size round otherwise
 }
 

@@ -1,10 +1,12 @@
 #include "tost/kinds/vision/task.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/metadata.h"
+#include "tost/engine/picture_scores.h"
 #include "tost/io/views.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_runner.h"
@@ -187,9 +189,11 @@ std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop
   options.stop = stop;
   options.read_guard = read_guard_;
   options.group = group_;
-  const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
-  if (!result) return std::nullopt;
-  nlohmann::json metrics = to_json(*result);
+  const auto start = std::chrono::steady_clock::now();
+  const auto scores = tost::evaluate(*model_, *eval_loader_, options);
+  if (!scores) return std::nullopt;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  nlohmann::json metrics = picture_scores(*scores, seconds.count());
   metrics["split"] = scored_split_;
   return metrics;
 }

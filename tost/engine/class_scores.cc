@@ -1,0 +1,55 @@
+#include "tost/engine/class_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tost {
+namespace {
+
+// Whether class a ranks before class b: NaN first, equal ones in the order of labels.
+bool ranks_before(const float* logits, int64_t a, int64_t b) {
+  const auto ahead = [](float p, float q) { return std::isnan(p) ? !std::isnan(q) : p > q; };
+  return ahead(logits[a], logits[b]) || (a < b && !ahead(logits[b], logits[a]));
+}
+
+double cross_entropy(const float* logits, int64_t classes, int64_t label) {
+  const double most = *std::max_element(logits, logits + classes);
+  double sum = 0;
+  for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - most);
+  return std::log(sum) + most - logits[label];
+}
+
+}  // namespace
+
+void ClassScores::add(const float* logits, const int64_t* labels, int64_t rows) {
+  for (int64_t i = 0; i < rows; ++i, logits += classes) {
+    const int64_t label = labels[i];
+    int64_t best = 0, rank = 0;
+    for (int64_t k = 0; k < classes; ++k) {
+      if (ranks_before(logits, k, best)) best = k;
+      if (ranks_before(logits, k, label)) ++rank;
+    }
+    first += rank < 1;
+    among_five += rank < 5;
+    loss_sum += cross_entropy(logits, classes, label);
+    ++confusion[size_t(label * classes + best)];
+  }
+  count += rows;
+}
+
+nlohmann::json class_rows(const ClassScores& scores, const std::vector<std::string>& classes,
+                          const char* items) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const int64_t* row = scores.confusion.data() + k * classes.size();
+    const int64_t count = std::accumulate(row, row + classes.size(), int64_t{0});
+    rows.push_back(
+        {{"class", classes[k]},
+         {items, count},
+         {"top1", count > 0 ? nlohmann::json(double(row[k]) / double(count)) : nlohmann::json()}});
+  }
+  return rows;
+}
+
+}  // namespace tost
