@@ -151,6 +151,33 @@ class Alone(cli_test.Case):
             self.assertEqual(cli_test.schema_of([small]), cli_test.schema_of([full]))
             self.assertAlmostEqual(small[key], full[key], delta=5e-3 if "int8" in args else 1e-5)
 
+    def test_pictures_are_scored_as_by_the_full_program(self):
+        for args in ([], ["--precision", "int8", "--per-class"], ["--split", "validation", "--batch", "7"],
+                     ["--corrupt", "noise", "--strength", "3", "--precision", "fp32"]):
+            args = ["eval", "shapes", "--data", "shapes", *args, "--json"]
+            small, full = (json.loads(done.stdout) for done in (self.alone(*args), run(*args, "--data-side", "32")))
+            self.assertEqual(cli_test.schema_of([small]), cli_test.schema_of([full]))
+            for report in (small, full):
+                report.pop("checkpoint")
+                report.pop("per_class", None)
+                for key in ("seconds", "images_per_s"):
+                    self.assertGreater(report.pop(key), 0)
+            for key, most in (("loss", 5e-3), ("top1", 0.002), ("top5", 0.002)):  # each multiplies as it can
+                self.assertAlmostEqual(small.pop(key), full.pop(key), delta=most)
+            self.assertEqual(small, full)
+        self.assertRegex(self.alone("eval", "shapes", "--data", "shapes").stdout, r"top1 +9\d\.\d\d %\n")
+        folder = self.dir / "some"
+        (folder / "test/a").mkdir(parents=True)
+        pictures(folder / "test/a", 2)
+        for args, code, says in (
+                (["--data", "shapes", "--corrupt", "nois"], 2, "nois"), (["--data", "shapes", "--batch", "0"], 2, "--batch is 0"),
+                (["--data", "shapes", "--limit", "3"], 2, "--limit goes with language models"), ([], 2, "--data is needed"),
+                (["--data", "missing"], 1, "There is no directory 'missing'"),
+                (["--data", folder], 2, "The data has 1 classes but the model has")):
+            self.assertIn(says, self.alone("eval", "shapes", *args, expect=code).stderr)
+        self.assertIn("--corrupt goes with image models",
+                      self.alone("eval", "words", "--data", "x", "--corrupt", "blur", expect=2).stderr)
+
     def test_it_describes_itself_as_the_whole_program_does(self):
         self.assertEqual(self.alone("info").stdout, run("info").stdout)
         small, full = (json.loads(program("info", "--json").stdout) for program in (self.alone, run))
@@ -172,7 +199,7 @@ class Alone(cli_test.Case):
         self.assertIn("this needs the full program", self.alone("data", "show", "--data", "shapes", expect=1).stderr)
 
     def test_what_needs_the_full_program_says_so(self):
-        for args in (["train"], ["eval", "shapes", "--data", "shapes"], ["eval", "words", "--data", "x", "--device", "cuda"],
+        for args in (["train"], ["eval", "shapes", "--data", "shapes", "--device", "cuda"], ["eval", "words", "--data", "x", "--device", "cuda"],
                      ["explain", "shapes"]):
             self.assertIn("this needs the full program with torch, which `make` builds", self.alone(*args, expect=1).stderr)
         self.assertIn("unknown flag '--limt'. Did you mean '--limit'?",

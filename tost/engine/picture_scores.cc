@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/engine/threads.h"
 #include "tost/io/parse_json.h"
