@@ -3,6 +3,7 @@
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/model_commands.h"
+#include "tost/engine/language_text.h"
 #include "tost/kinds/language/answer_eval.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
@@ -16,7 +17,8 @@ namespace {
 
 OpenedText open_with_torch(const ModelChoice& o) {
   auto loaded = load_language_file(o.path, o.weights());
-  choose_tokenizer({.name = o.tokenizer, .data = o.data, .holdout = o.holdout}, loaded);
+  choose_tokenizer({.name = o.tokenizer, .data = o.data, .holdout = o.holdout}, loaded.info,
+                   loaded.file.string());
   const torch::Device device = device_from_name(o.device);
   if (!o.precision.empty()) {
     loaded.precision = precision_from_name(o.precision, language_precisions(device));
@@ -53,7 +55,9 @@ std::optional<nlohmann::json> score_answers(TextModel& text_model, const EvalCom
 void serve_language(const ModelChoice& o, ServedModel& model, const ServiceLimits& limits,
                     Metrics& metrics) {
   auto loaded = load_language_file(o.path);
-  if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
+  if (loaded.info.tokenizer == nullptr) {
+    choose_tokenizer({.name = o.tokenizer}, loaded.info, loaded.file.string());
+  }
   const auto precision = o.precision.empty() ? loaded.precision : precision_from_name(o.precision);
   if (!engine_has(loaded.info.config)) {
     fail_data("'", loaded.file.string(), "' has a mixer (", loaded.info.config.mixer,

@@ -10,6 +10,7 @@
 #include "tost/cli/eval_command.h"
 #include "tost/cli/model_commands.h"
 #include "tost/cli/program.h"
+#include "tost/engine/language_text.h"
 #include "tost/engine/model_files.h"
 #include "tost/engine/run_layout.h"
 #include "tost/engine/threads.h"
@@ -50,10 +51,11 @@ std::filesystem::path engine_file(const std::string& path, Weights weights, bool
 }
 
 OpenedText open_with_engine(const ModelChoice& o) {
-  if (o.device != "cpu" || !o.tokenizer.empty()) throw NeedsFullProgram();
+  if (o.device != "cpu") throw NeedsFullProgram();
   const auto file = engine_file(o.path, o.weights(), /*pictures=*/false);
   auto opened =
       open_engine_language(file, o.precision, o.windows ? Layout::kStored : Layout::kPassing);
+  choose_tokenizer({o.tokenizer, o.data, o.holdout}, opened.info, file.string());
   const Precision precision = opened.model->precision();
   return {std::move(opened.model), std::move(opened.info), file.string(), precision, nullptr};
 }

@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/base/text.h"
 #include "tost/base/utf8.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/text_layout.h"
@@ -135,6 +136,31 @@ std::string string_of(const JsonRow& row, const std::string& key) {
     fail_data(row.where, " lacks \"", key, "\", a string.");
   }
   return found->get<std::string>();
+}
+
+void choose_tokenizer(const TokenizerChoice& choice, LanguageInfo& info, const std::string& file) {
+  if (choice.name.empty()) return;
+  check_tokenizer_name(choice.name);
+  if (choice.name == "auto" || info.tokenizer != nullptr) {
+    return check_same_tokenizer(choice.name, info, file);
+  }
+  const auto tokenizer = named_tokenizer(choice.name, choice.data, choice.holdout);
+  if (tokenizer->vocab_size() > info.config.vocab) {
+    fail_usage("The tokenizer ", choice.name, " has ", human_number(tokenizer->vocab_size()),
+               " tokens but the model of '", file, "' ", human_number(info.config.vocab),
+               "; give the one it was trained with.");
+  }
+  info.tokenizer = tokenizer;
+}
+
+void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
+                          const std::string& file) {
+  if (name == "auto" || info.tokenizer == nullptr) return;
+  const std::string kind = info.tokenizer->kind();
+  const std::string expected = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
+  if (name == expected || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
+  fail_usage("'", file, "' was trained with tokenizer ", expected, " and cannot continue with ",
+             name, "; leave tokenizer out.");
 }
 
 }  // namespace tost

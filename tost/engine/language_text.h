@@ -52,4 +52,20 @@ std::vector<JsonRow> read_rows(const std::filesystem::path& file);
 // The string under a key of the row. Throws a data Error if the row has no such string.
 std::string string_of(const JsonRow& row, const std::string& key);
 
+// The tokenizer that a user selects for a model file without tokenizer.
+struct TokenizerChoice {
+  std::string name{};    // as in training (text_layout.h); empty or auto: the model's
+  std::string data{};    // the text that chars and words:N are made from; empty: none
+  double holdout = 0.1;  // of that text
+};
+
+// Sets the selected tokenizer of a model that has none. Throws a usage Error for an unknown name,
+// too many tokens, chars and words without a text, and another tokenizer than the model's (see
+// check_same_tokenizer()).
+void choose_tokenizer(const TokenizerChoice& choice, LanguageInfo& info, const std::string& file);
+
+// Throws a usage Error if the tokenizer `name` is not that of the model of `file`.
+void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
+                          const std::string& file);
+
 }  // namespace tost

@@ -118,7 +118,9 @@ TEST(BlockMlp, TheBlockAppliesTheStep) {
     const Tensor step = block.mlp->forward(n, &codes);
     EXPECT_LT(apart(y, (name == "ista" ? n : trace.mixed) + 0.7 * step), 1e-6) << name;
     EXPECT_EQ(trace.codes.defined(), name != "gelu");
-    if (name != "gelu") EXPECT_TRUE(torch::equal(trace.codes, codes));
+    if (name != "gelu") {
+      EXPECT_TRUE(torch::equal(trace.codes, codes));
+    }
     EXPECT_TRUE(torch::equal(block.forward(x), y)) << name;
     block.train();
     for (const auto recompute : {Recompute::kMlp, Recompute::kBlock}) {

@@ -138,30 +138,4 @@ void save_language_file(const fs::path& file, const LanguageModel& model,
   save_safetensors(file, state_dict(model), to_metadata(info));
 }
 
-void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language) {
-  if (choice.name.empty()) return;
-  check_tokenizer_name(choice.name);
-  LanguageInfo& info = language.info;
-  if (choice.name == "auto" || info.tokenizer != nullptr) {
-    return check_same_tokenizer(choice.name, info, language.file.string());
-  }
-  const auto tokenizer = named_tokenizer(choice.name, choice.data, choice.holdout);
-  if (tokenizer->vocab_size() > info.config.vocab) {
-    fail_usage("The tokenizer ", choice.name, " has ", human_number(tokenizer->vocab_size()),
-               " tokens but the model of '", language.file.string(), "' ",
-               human_number(info.config.vocab), "; give the one it was trained with.");
-  }
-  info.tokenizer = tokenizer;
-}
-
-void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
-                          const std::string& file) {
-  if (name == "auto" || info.tokenizer == nullptr) return;
-  const std::string kind = info.tokenizer->kind();
-  const std::string expected = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
-  if (name == expected || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
-  fail_usage("'", file, "' was trained with tokenizer ", expected, " and cannot continue with ",
-             name, "; leave tokenizer out.");
-}
-
 }  // namespace tost

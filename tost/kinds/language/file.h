@@ -24,22 +24,6 @@ LoadedLanguage load_language_file(const std::filesystem::path& path,
 void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
                         const LanguageInfo& info);
 
-// The tokenizer that a user selects for a model file without tokenizer.
-struct TokenizerChoice {
-  std::string name{};    // as in training (text_layout.h); empty or auto: the model's
-  std::string data{};    // the text that chars and words:N are made from; empty: none
-  double holdout = 0.1;  // of that text
-};
-
-// Sets the selected tokenizer of a model that has none. Throws a usage Error for an unknown name,
-// too many tokens, chars and words without a text, and another tokenizer than the model's (see
-// check_same_tokenizer()).
-void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
-
-// Throws a usage Error if the tokenizer `name` is not that of the model of `file`.
-void check_same_tokenizer(const std::string& name, const LanguageInfo& info,
-                          const std::string& file);
-
 // For `tost bench model`, with the products of LanguageModel::extend() over `tokens` tokens of
 // `batch` texts.
 std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, bool file);

@@ -161,7 +161,8 @@ void add_explained(const ExplainRequest& request, const LoadedLanguage& loaded,
 
 json explain_language(const ExplainRequest& request) {
   LoadedLanguage loaded = load_language_file(request.file, request.weights);
-  choose_tokenizer({.name = request.tokenizer, .data = request.data}, loaded);
+  choose_tokenizer({.name = request.tokenizer, .data = request.data}, loaded.info,
+                   loaded.file.string());
   loaded.model->to(device_from_name(request.device));
   TextExplainOptions options{{request}, request.samples_set};
   const std::string task = task_folder(request, loaded.file);

@@ -15,6 +15,7 @@
 #include "tost/comm/sums.h"
 #include "tost/data/crop_batch.h"
 #include "tost/engine/generate.h"
+#include "tost/engine/language_text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/answer_eval.h"

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/errors.h"
+#include "tost/engine/language_text.h"
 #include "tost/kinds/language/eval_test_util.h"
 #include "tost/kinds/language/file.h"
 
@@ -18,7 +19,7 @@ class ChosenTokenizer : public LanguageFiles {
   LoadedLanguage chosen(const std::string& name, const std::string& data = "") {
     LoadedLanguage language = language_;
     language.info.tokenizer = nullptr;
-    choose_tokenizer({.name = name, .data = data}, language);
+    choose_tokenizer({.name = name, .data = data}, language.info, "the file");
     return language;
   }
   std::string kind(const std::string& name, const std::string& data = "") {
@@ -58,8 +59,9 @@ TEST_F(ChosenTokenizer, RefusesWhatCannotBe) {
 
 TEST_F(ChosenTokenizer, IsNoOtherThanTheModelsOwn) {
   LoadedLanguage language = language_;
-  for (const char* same : {"", "auto", "bytes"}) choose_tokenizer({.name = same}, language);
-  expect_part(usage_error_of([&] { choose_tokenizer({.name = "gpt2"}, language); }),
+  for (const char* same : {"", "auto", "bytes"})
+    choose_tokenizer({.name = same}, language.info, "it");
+  expect_part(usage_error_of([&] { choose_tokenizer({.name = "gpt2"}, language.info, "it"); }),
               "was trained with tokenizer bytes and cannot continue with gpt2");
   EXPECT_EQ(&needed_tokenizer(language.info, "x"), language_.info.tokenizer.get());
   language.info.tokenizer = nullptr;

@@ -132,7 +132,9 @@ void expect_near(const json& found, const json& wanted, const std::string& where
     auto other = found.begin();
     for (auto item = wanted.begin(); item != wanted.end(); ++item, ++other) {
       const std::string key = wanted.is_object() ? item.key() : "";
-      if (wanted.is_object()) ASSERT_EQ(other.key(), key);
+      if (wanted.is_object()) {
+        ASSERT_EQ(other.key(), key);
+      }
       expect_near(*other, *item, where + "/" + key);
     }
   }
