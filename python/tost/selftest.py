@@ -59,7 +59,7 @@ def _cases(device, dtype):
     yield "tssa_causal", ops.tssa_causal, plain.tssa_causal, (w, temp, bias), ()
     yield "tssa_causal, chunk", ops.tssa_causal, plain.tssa_causal, (w[:, :9], temp, bias), (state, 67)
     yield "tssa_causal, token", ops.tssa_causal, plain.tssa_causal, (w[:, :1], temp, bias), (state, 30)
-    means = (w, random(2, 67, 48), random(2, 67, 4).softmax(2), random(48), -random(4).abs())
+    means = (w, random(2, 67, 48), random(2, 67, 4).float().softmax(2).to(dtype), random(48), -random(4).abs())
     yield "group_means", ops.group_means, plain.group_means, means, ()
     yield "group_means, from the end", ops.group_means, plain.group_means, means, (None, 2)
     q, k, v = torch.randn(3, 2, 67, 3, 24, generator=generator)
@@ -89,7 +89,7 @@ def _seconds(function, inputs, more):  # reading a number waits for the device
 def selftest(device="cpu", out=sys.stdout):
     """Prints a row for each case; returns whether all are within a small multiple of the dtype's rounding."""
     print(info(), file=out)
-    print(f"{'operator':22} {'dtype':9} {'path':14} {'deviation':>10} {'plain form':>10}   time / plain form", file=out)
+    print(f"{'operator':25} {'dtype':9} {'path':14} {'deviation':>10} {'plain form':>10}   time / plain form", file=out)
     good = True
     for dtype in _DTYPES:
         for name, operator, definition, inputs, more in _cases(device, dtype):
@@ -101,7 +101,7 @@ def selftest(device="cpu", out=sys.stdout):
             ratio = _seconds(operator, inputs, more) / _seconds(definition, inputs, more)
             kernels = _library.runs_on(torch.device(device), name.partition(",")[0])
             where = path(device) if kernels and dtype != torch.float64 else "plain form"
-            row = f"{name:22} {str(dtype)[6:]:9} {where:14} {found:10.1e} {reference:10.1e}   {ratio:.2f}"
+            row = f"{name:25} {str(dtype)[6:]:9} {where:14} {found:10.1e} {reference:10.1e}   {ratio:.2f}"
             print(row + ("" if fits else "   DEVIATES"), file=out)
     print("all within bounds" if good else "some deviate: do not trust the operators here", file=out)
     return good
