@@ -263,6 +263,23 @@ def test_it_answers_within_two_seconds(make):
     assert time.perf_counter() - start < 2
 
 
+def test_it_runs_in_one_thread_and_gives_the_others_back():
+    class Counting(tost.nn.TSSA):
+        def forward(self, x):
+            assert torch.get_num_threads() == 1
+            return super().forward(x)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert tost.check_tssa(Counting(24, 4))
+        with pytest.raises(ValueError, match="projection"):
+            tost.check_tssa(nn.Identity())
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_selftest_passes_and_finds_a_deviation(monkeypatch, capsys):
     from tost import ops, selftest
 

@@ -1,6 +1,7 @@
 """Tells whether a TSSA layer computes what the paper's official code computes, and if not, which step differs."""
 
 import copy
+import functools
 import itertools
 from typing import NamedTuple, Optional
 
@@ -64,8 +65,7 @@ class ModelReport(list):
 
     def __str__(self):
         wrong = [f"layer {i} of {len(self)} is not TSSA ({name}): {report.step}"
-                 for i, (name, report) in enumerate(self, 1)
-                 if not report]
+                 for i, (name, report) in enumerate(self, 1) if not report]
         if not self:
             return "the model has no layer that looks like TSSA"
         return "\n".join(wrong) or f"all {len(self)} layers are the paper's TSSA"
@@ -132,9 +132,7 @@ class _Run:
                 return
             found = list(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
             tried.append(f"its result is {found} for {list(given.shape)}")
-        raise ValueError(
-            f"check_tssa: the module takes neither [B, N, {channels}] nor [B, {channels}, H, W]: {'; '.join(tried)}."
-        )
+        raise ValueError(f"check_tssa: the module takes neither [B, N, {channels}] nor [B, {channels}, H, W]: {'; '.join(tried)}.")
 
     def _record(self, layer, inputs, output):
         self.calls.append((layer, output, inputs[0]))
@@ -217,25 +215,28 @@ def check_tssa(module):
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"check_tssa: the layer must be a torch.nn.Module, but is {type(module).__name__}.")
-    module = copy.deepcopy(module).cpu().double().eval().requires_grad_(True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so little work gains nothing by threads, which wait for each other on a busy machine
+    try:
+        return _report(copy.deepcopy(module).cpu().double().eval().requires_grad_(True))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _report(module):
+    """What check_tssa() says of a module that may be changed."""
     projections = [m for m in module.modules() if _is_projection(m)]
     if not projections:
         raise ValueError("check_tssa: the module has no projection (nn.Linear, or a convolution of size 1).")
-    into = projections[0]
-    channels, features = into.weight.shape[1], into.weight.shape[0]
+    features, channels = projections[0].weight.shape[:2]
     choices = _head_choices(module, projections, features)
     heads = choices[0][0]
     if features == 3 * channels:
-        return TSSAReport(False,
-                          "it projects to queries, keys and values, 3 x C features, as scaled dot product attention does; "
-                          "TSSA has one projection to C features")
+        return TSSAReport(False, "it projects to queries, keys and values, 3 x C features, as scaled dot product attention does; "
+                                 "TSSA has one projection to C features")
     if heads < 1 or features % heads != 0:
         return TSSAReport(False, f"its {heads} heads do not divide the {features} features of its projection")
-    generator = torch.Generator().manual_seed(0)
-
-    def random(*sizes):
-        return torch.randn(sizes, generator=generator, dtype=torch.float64)
-
+    random = functools.partial(torch.randn, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     parameters = list(module.parameters())
     with torch.no_grad():
         for p in parameters:  # zeros at the start would hide what they multiply
