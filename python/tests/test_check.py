@@ -290,6 +290,9 @@ def test_selftest_passes_and_finds_a_deviation(monkeypatch, capsys):
     assert selftest.main([]) == 1
     assert "DEVIATES" in capsys.readouterr().out
     assert selftest.main(["--device", "nonsense"]) == 2
+    assert tost.selftest is selftest and tost.info is selftest.info
+    monkeypatch.setattr(selftest, "selftest", lambda device="cpu": device)
+    assert tost.selftest() == "cpu" and tost.selftest(device="cuda") == "cuda"
 
 
 def test_a_path_is_named_by_what_runs(monkeypatch):

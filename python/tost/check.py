@@ -66,9 +66,8 @@ class ModelReport(list):
     def __str__(self):
         wrong = [f"layer {i} of {len(self)} is not TSSA ({name}): {report.step}"
                  for i, (name, report) in enumerate(self, 1) if not report]
-        if not self:
-            return "the model has no layer that looks like TSSA"
-        return "\n".join(wrong) or f"all {len(self)} layers are the paper's TSSA"
+        right = f"all {len(self)} layers are the paper's TSSA" if self else "the model has no layer that looks like TSSA"
+        return "\n".join(wrong) or right
 
 
 def _operator(w, temp, heads, choice):
@@ -183,9 +182,8 @@ def _explanation(run, x, heads, temp):
     def explains(choice):
         with torch.no_grad():
             y = _operator(tokens, temp, heads, choice)
-        if y.shape != inner.shape or _distance([inner], [y]) > _EXACT:
-            return False
-        return _distance(gradients(inner), gradients(_operator(tokens, temp, heads, choice))) <= _EXACT
+        fits = y.shape == inner.shape and _distance([inner], [y]) <= _EXACT
+        return fits and _distance(gradients(inner), gradients(_operator(tokens, temp, heads, choice))) <= _EXACT
 
     for count in (1, 2, 3):
         for chosen in itertools.combinations(_CHANGES, count):
