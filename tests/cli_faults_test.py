@@ -96,10 +96,10 @@ class Launcher(runs.Case):
             self.strike(launcher, ("kill", "stop", "pause")[fault % 3], choice.randrange(RANKS))
 
     def compare(self, *args):
-        whole = self.torchrun(*args, "--out", self.dir / "whole")
+        # A busy machine may add faults of its own.
+        whole = self.torchrun(*args, "--out", self.dir / "whole", restarts=3)
         _, err = whole.communicate(timeout=1500 + 100 * FAULTS)
         self.assertEqual(whole.returncode, 0, err)
-        # A busy machine may add a fault of its own.
         launcher = self.torchrun(*args, "--out", self.dir / "parts", restarts=FAULTS + 3)
         self.disturb(launcher, self.dir / "parts/checkpoints/latest")
         _, err = launcher.communicate(timeout=1500 + 100 * FAULTS)
