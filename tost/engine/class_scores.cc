@@ -4,15 +4,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "tost/engine/predict.h"
+
 namespace tost {
 namespace {
 
-// Whether class a ranks before class b: NaN first, equal ones in the order of labels.
-bool ranks_before(const float* logits, int64_t a, int64_t b) {
-  const auto ahead = [](float p, float q) { return std::isnan(p) ? !std::isnan(q) : p > q; };
-  return ahead(logits[a], logits[b]) || (a < b && !ahead(logits[b], logits[a]));
+// Whether class a ranks before class b, as in rank_classes().
+bool class_before(const float* logits, int64_t a, int64_t b) {
+  return ranks_before(logits[a], logits[b]) || (a < b && !ranks_before(logits[b], logits[a]));
 }
 
+// In float64, unlike log_total(), which reads whole vocabularies.
 double cross_entropy(const float* logits, int64_t classes, int64_t label) {
   const double most = *std::max_element(logits, logits + classes);
   double sum = 0;
@@ -27,8 +29,8 @@ void ClassScores::add(const float* logits, const int64_t* labels, int64_t rows) 
     const int64_t label = labels[i];
     int64_t best = 0, rank = 0;
     for (int64_t k = 0; k < classes; ++k) {
-      if (ranks_before(logits, k, best)) best = k;
-      if (ranks_before(logits, k, label)) ++rank;
+      if (class_before(logits, k, best)) best = k;
+      if (class_before(logits, k, label)) ++rank;
     }
     first += rank < 1;
     among_five += rank < 5;

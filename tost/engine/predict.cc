@@ -18,14 +18,17 @@ std::vector<double> softmax(const float* logits, int64_t count) {
   return shares;
 }
 
+bool ranks_before(double a, double b) {
+  return std::isnan(a) ? !std::isnan(b) : a > b;
+}
+
 std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k) {
   if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
   std::vector<size_t> labels(probabilities.size());
   std::iota(labels.begin(), labels.end(), size_t(0));
   std::stable_sort(labels.begin(), labels.end(), [&](size_t a, size_t b) {
-    const double p = probabilities[a], q = probabilities[b];
-    return std::isnan(p) ? !std::isnan(q) : p > q;
+    return ranks_before(probabilities[a], probabilities[b]);
   });
   std::vector<RankedClass> top;
   for (const size_t label : labels) {

@@ -46,6 +46,9 @@ struct PredictReport {
 // The probabilities of logits [count], count >= 1.
 std::vector<double> softmax(const float* logits, int64_t count);
 
+// Whether a number ranks before another: NaN before all, then the larger one.
+bool ranks_before(double a, double b);
+
 // The top_k classes of probabilities, one a class, most likely first, NaN before all. Throws a
 // usage Error for top_k < 1.
 std::vector<RankedClass> rank_classes(const std::vector<double>& probabilities,
