@@ -65,11 +65,10 @@ PredictReport predict_with_engine(const PredictRequest& request, const KindFlags
       flags.at("sequence"), [](const CLI::Option* flag) { return flag->count() > 0; });
   if (request.device != "cpu" || !request.engine || of_texts) throw NeedsFullProgram();
   const auto file = engine_file(request.file, request.weights, /*pictures=*/true);
-  const auto [engine, info, precision] = open_engine_vision(file, request.precision);
-  const int64_t side = info.preprocess.size;
-  return {file, predict_pictures(info, request.pictures, request.batch, request.top,
+  const OpenedVision opened = open_engine_vision(file, request.precision);
+  return {file, predict_pictures(opened.info, request.pictures, request.batch, request.top,
                                  [&](const float* images, int64_t count, float* logits) {
-                                   engine->forward(images, count, side, side, logits);
+                                   opened.logits(images, count, logits);
                                  })};
 }
 
@@ -79,12 +78,10 @@ OpenServed find_for_engine(const ModelChoice& o) {
   if (pictures_run_in_engine(found)) {
     return [o, found](ServedModel& to, const ServiceLimits& limits, Metrics&) {
       const auto opened = std::make_shared<OpenedVision>(open_engine_vision(found, o.precision));
-      const auto& info = opened->info;
-      PictureModel pictures{
-          info, opened->precision,
-          [opened, side = info.preprocess.size](const float* images, int64_t count, float* logits) {
-            opened->engine->forward(images, count, side, side, logits);
-          }};
+      PictureModel pictures{opened->info, opened->precision,
+                            [opened](const float* images, int64_t count, float* logits) {
+                              opened->logits(images, count, logits);
+                            }};
       if (o.explain) {
         pictures.explain = [opened](PictureInput input) {
           return picture_maps(*opened->engine, opened->info, std::move(input));
@@ -113,14 +110,14 @@ void refuse_flags(const std::vector<CLI::Option*>& flags, const char* kind) {
 void eval_pictures_with_engine(const CLI::App& app, EvalCommand& command,
                                const std::filesystem::path& file) {
   run_class_eval(app, command, [&](const ScoreOptions& options) {
-    const auto [engine, info, precision] = open_engine_vision(file, command.model.precision);
-    nlohmann::json report = score_pictures(
-        info, {.path = command.model.data, .format = command.data_format}, options,
-        [&, side = info.preprocess.size](const float* images, int64_t count, float* logits) {
-          engine->forward(images, count, side, side, logits);
-        });
+    const OpenedVision opened = open_engine_vision(file, command.model.precision);
+    nlohmann::json report =
+        score_pictures(opened.info, {.path = command.model.data, .format = command.data_format},
+                       options, [&](const float* images, int64_t count, float* logits) {
+                         opened.logits(images, count, logits);
+                       });
     if (report.is_null()) return report;
-    report.update({{"checkpoint", file.string()}, {"precision", precision}});
+    report.update({{"checkpoint", file.string()}, {"precision", opened.precision}});
     return report;
   });
 }

@@ -185,17 +185,15 @@ long long tost_memberships(const tost_text* text, float* to, long long most) {
 long long tost_predict(tost_model* model, const unsigned char* rgb, long long width,
                        long long height, float* to, long long most) {
   return guarded<>(-1LL, [&] {
-    auto& [engine, info, precision] = model->vision;
-    if (engine == nullptr) fail_usage("A model of texts labels no pictures.");
+    const OpenedVision& vision = model->vision;
+    if (vision.engine == nullptr) fail_usage("A model of texts labels no pictures.");
     if (width < 1 || height < 1) fail_usage("The picture of ", width, " x ", height, " is empty.");
     Image picture(width, height, 3);
     std::copy_n(rgb, picture.pixels.size(), picture.pixels.begin());
-    const auto& p = info.preprocess;
-    const auto shares = classify_pictures(
-        info, {fit_image(picture, p)},
-        [&, engine = engine.get()](const float* images, int64_t count, float* logits) {
-          engine->forward(images, count, p.size, p.size, logits);
-        })[0];
+    const auto shares = classify_pictures(vision.info, {fit_image(picture, vision.info.preprocess)},
+                                          [&](const float* images, int64_t count, float* logits) {
+                                            vision.logits(images, count, logits);
+                                          })[0];
     std::copy_n(shares.begin(), std::min<size_t>(shares.size(), size_t(std::max(0LL, most))), to);
     return static_cast<long long>(shares.size());
   });

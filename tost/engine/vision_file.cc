@@ -83,6 +83,10 @@ bool pictures_run_in_engine(const std::filesystem::path& file) {
   return engine_has(vision_config_from_json(object));
 }
 
+void OpenedVision::logits(const float* images, int64_t count, float* to) const {
+  engine->forward(images, count, info.preprocess.size, info.preprocess.size, to);
+}
+
 OpenedVision open_engine_vision(const std::filesystem::path& file, const std::string& precision) {
   return engine_vision_of(load_arrays(file), cat("'", file.string(), "'"), precision);
 }

@@ -47,6 +47,9 @@ struct OpenedVision {
   std::unique_ptr<PictureEngine> engine;
   ModelInfo info;
   Precision precision = Precision::kFp32;  // in which the engine computes
+
+  // Maps images [count, channels, size, size] of preprocessed values to logits [count, classes].
+  void logits(const float* images, int64_t count, float* to) const;
 };
 
 // Opens such a file. `precision` is as in ModelRequest. Throws a data Error naming the file where
