@@ -27,8 +27,8 @@ void check_classes(const ModelInfo& info, const ImageDataset& pictures, const st
 
 // Reads pictures begin, begin + 1, ... as inputs of the network [labels.size(), channels, S, S].
 void read_pictures(const ImageDataset& pictures, int64_t begin, const Preprocess& p,
-                   const Corruption& corruption, float* to, std::vector<int64_t>& labels) {
-  const Normalizer normalize(p);
+                   const Normalizer& normalize, const Corruption& corruption, float* to,
+                   std::vector<int64_t>& labels) {
   std::vector<std::exception_ptr> failures(labels.size());
   parallel_tasks(int64_t(labels.size()), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -64,6 +64,7 @@ nlohmann::json score_pictures(const ModelInfo& info, const DataSpec& data,
   if (pictures->size() < 1) fail_data("The data set holds no picture to load.");
   check_classes(info, *pictures, data.path, options);
   const Preprocess& p = info.preprocess;
+  const Normalizer normalize(p);
   const int64_t batch = std::min(options.batch == 0 ? 100 : options.batch, pictures->size());
   checked_mul(batch, p.channels * p.size * p.size * 4, "A batch of images");
   Array images = Array::empty({batch, p.channels, p.size, p.size});
@@ -73,7 +74,8 @@ nlohmann::json score_pictures(const ModelInfo& info, const DataSpec& data,
   while (scores.count < pictures->size()) {
     std::vector<int64_t> labels(size_t(std::min(batch, pictures->size() - scores.count)));
     const auto rows = int64_t(labels.size());
-    read_pictures(*pictures, scores.count, p, options.corruption, images.mutable_data(), labels);
+    read_pictures(*pictures, scores.count, p, normalize, options.corruption, images.mutable_data(),
+                  labels);
     logits_of(images.data(), rows, logits.mutable_data());
     scores.add(logits.data(), labels.data(), rows);
     options.progress(scores.count, pictures->size(), "images scored");
