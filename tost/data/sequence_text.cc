@@ -47,14 +47,14 @@ void check_columns(const TsvRow& row, bool pairs) {
            pairs ? "pairs have five: label, id, id, text, text." : "texts have two: label, text.");
 }
 
-std::vector<int32_t> tokens_of(std::string_view text) {
-  std::vector<int32_t> tokens(text.size());
-  std::transform(text.begin(), text.end(), tokens.begin(),
+}  // namespace
+
+std::vector<int32_t> tokens_of_codes(std::string_view codes) {
+  std::vector<int32_t> tokens(codes.size());
+  std::transform(codes.begin(), codes.end(), tokens.begin(),
                  [](char c) { return int32_t{static_cast<uint8_t>(c)} + 1; });
   return tokens;
 }
-
-}  // namespace
 
 std::vector<std::string> text_classes(const std::string& directory) {
   std::vector<std::string> folders = class_folders(directory);
@@ -202,8 +202,9 @@ StoredSequences::StoredSequences(SequenceRows rows, int64_t max_length) : rows_(
 
 SequenceSample StoredSequences::sample(int64_t i) const {
   const auto at = static_cast<size_t>(i);
-  if (!rows_.coding.pairs) return {tokens_of(rows_.texts[at]), {}, rows_.labels[at]};
-  return {tokens_of(rows_.texts[2 * at]), tokens_of(rows_.texts[2 * at + 1]), rows_.labels[at]};
+  if (!rows_.coding.pairs) return {tokens_of_codes(rows_.texts[at]), {}, rows_.labels[at]};
+  return {tokens_of_codes(rows_.texts[2 * at]), tokens_of_codes(rows_.texts[2 * at + 1]),
+          rows_.labels[at]};
 }
 
 int64_t StoredSequences::length(int64_t i) const {

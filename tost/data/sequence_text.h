@@ -13,6 +13,9 @@
 
 namespace tost {
 
+// Tokens of codes of bytes or symbols: each code + 1, because token 0 is padding.
+std::vector<int32_t> tokens_of_codes(std::string_view codes);
+
 // A line of a table with tab-separated columns, which is one sample. Lines end in LF or CR LF.
 struct TsvRow {
   const std::string& path;

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/data/listops.h"
+#include "tost/data/sequence_text.h"
 #include "tost/io/parse_json.h"
 #include "tost/nn/module_device.h"
 
@@ -41,13 +42,6 @@ std::vector<LengthQuarter> quarters_of(const std::vector<int64_t>& right,
     begin = end;
   }
   return quarters;
-}
-
-// Adds 1 to the codes of bytes and symbols, because token 0 is padding.
-std::vector<int32_t> tokens_of(const std::string& codes) {
-  std::vector<int32_t> tokens;
-  for (const char c : codes) tokens.push_back(int32_t(static_cast<unsigned char>(c)) + 1);
-  return tokens;
 }
 
 Tensor ids_of(const SequenceInfo& info, const std::string& text) {
@@ -128,10 +122,10 @@ std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& te
   std::vector<int32_t> tokens;
   if (info.coding.kind == "listops") {
     std::string error;
-    tokens = tokens_of(parse_listops(text, error));
+    tokens = tokens_of_codes(parse_listops(text, error));
     if (!error.empty()) fail_usage("The expression ", error, ".");
   } else if (info.coding.kind == "bytes") {
-    tokens = tokens_of(text);
+    tokens = tokens_of_codes(text);
   } else {
     fail_usage("The model reads ", info.coding.kind,
                ", not text; score it on a data set with tost eval.");
