@@ -65,7 +65,7 @@ bool score_run_data(const CLI::App& app, const Kind& kind, ScoreCommand& options
   request.weights = saved.at("evaluate_ema").get<bool>() ? Weights::kEma : Weights::kRaw;
   request.precision = saved.at("precision");
   request.batch = saved.at("eval_batch");
-  request.split = options.split.empty() ? "test" : options.split;
+  if (request.split.empty()) request.split = "test";
   request.engine = false;
   std::vector<std::string> keys = kind.data_keys;
   keys.insert(keys.end(), {"data", "data_format", "holdout"});

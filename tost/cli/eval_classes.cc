@@ -83,8 +83,6 @@ void run_class_eval(const CLI::App& app, EvalCommand& command,
                     const std::function<json(const ScoreOptions& options)>& score) {
   check_eval(app, command);
   set_threads(command.run.threads);
-  command.score.split = command.split;
-  command.score.batch = command.batch;
   ProgressLine progress(command.quiet || command.run.json);
   command.score.progress = [&](int64_t done, int64_t total, const char* what) {
     progress.update(done, total, what);

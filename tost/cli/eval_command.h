@@ -19,12 +19,9 @@ namespace tost {
 struct EvalCommand {
   RunOptions run;
   ModelChoice model;
-  std::string split;  // empty: the kind's default
-  int64_t batch = 0;  // 0: the kind's default
+  ScoreOptions score;  // split and batch of all kinds, the rest only of classifiers
   bool quiet = false;
-  // Only classifiers.
-  std::string data_format = "auto";
-  ScoreOptions score;
+  std::string data_format = "auto";  // only of classifiers
   // Only language.
   std::string task = "loss";  // loss, lambada or choice
   int64_t samples = 0;        // of every group of a task of tokens; 0: all

@@ -98,11 +98,12 @@ std::optional<json> report_of(const std::optional<Result>& result) {
 
 std::optional<json> run_loss(OpenedText& language, const EvalCommand& command,
                              LanguageLossOptions options) {
-  options.batch = command.batch;
+  options.batch = command.score.batch;
   if (command.whole_text) options.context = LanguageLossOptions::kWholeText;
-  const LanguageText text = load_language_text(
-      {command.model.data, command.split, command.model.holdout, options.protocol == "official"},
-      language.info);
+  const LanguageText text =
+      load_language_text({command.model.data, command.score.split, command.model.holdout,
+                          options.protocol == "official"},
+                         language.info);
   auto report = report_of(language_loss(*language.model, *text.tokens, text.bytes, options));
   if (!report) return report;
   (*report)["protocol"] = options.protocol;
@@ -133,7 +134,7 @@ std::optional<json> run_task(OpenedText& language, const EvalCommand& command,
                                       command.limit, watched("questions scored")));
   }
   LambadaOptions options{watched("passages scored")};
-  if (command.batch > 0) options.batch = command.batch;
+  if (command.score.batch > 0) options.batch = command.score.batch;
   options.limit = command.limit;
   return report_of(evaluate_lambada(*language.model, language.info, command.model.data, options));
 }
@@ -204,10 +205,10 @@ CLI::App* add_eval_command(CLI::App& app, EvalCommand& command) {
   eval->add_option("--data", command.model.data,
                    "Folder of the data, a text or .jsonl file, a table of sequences, or generated: "
                    "shapes, listops");
-  eval->add_option("--split", command.split,
+  eval->add_option("--split", command.score.split,
                    "train, validation or test; of a single text also whole (default: test, for "
                    "text without one validation, of one file whole unless it is the run's own)");
-  eval->add_option("--batch", command.batch,
+  eval->add_option("--batch", command.score.batch,
                    "Images (default 100), sequences (default 32), windows or passages at a time");
   eval->add_option("--precision", command.model.precision,
                    "fp32 or bf16, of image models int8, of language models " +
@@ -226,8 +227,8 @@ CLI::App* add_eval_command(CLI::App& app, EvalCommand& command) {
 }
 
 void check_eval(const CLI::App& app, const EvalCommand& command) {
-  if (app.count("--batch") > 0 && command.batch < 1) {
-    fail_usage("--batch is ", command.batch, "; at least 1 is needed.");
+  if (app.count("--batch") > 0 && command.score.batch < 1) {
+    fail_usage("--batch is ", command.score.batch, "; at least 1 is needed.");
   }
   if (app.count("--data") > 0) return;
   fail_usage("--data is needed; it names what the model is scored on.");

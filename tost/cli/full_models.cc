@@ -33,11 +33,11 @@ OpenedText open_with_torch(const ModelChoice& o) {
 std::optional<nlohmann::json> score_answers(TextModel& text_model, const EvalCommand& command,
                                             const LanguageEvalOptions& watched) {
   auto& model = dynamic_cast<LanguageModel&>(text_model);
-  const std::string split = command.split.empty() ? "test" : command.split;
+  const std::string split = command.score.split.empty() ? "test" : command.score.split;
   const TokenTaskData data(command.model.data, split);
   AnswerEvalOptions options{watched};
   options.samples = command.samples;
-  options.batch = command.batch;
+  options.batch = command.score.batch;
   const auto scores = evaluate_answers(model, data, options);
   if (!scores) return std::nullopt;
   nlohmann::json report = to_json(*scores);
