@@ -198,9 +198,53 @@ class Alone(cli_test.Case):
         self.assertEqual((self.dir / "a/b/train.bin").read_bytes() + (self.dir / "a/b/val.bin").read_bytes(), ids)
         self.assertIn("this needs the full program", self.alone("data", "show", "--data", "shapes", expect=1).stderr)
 
+    def test_engines_are_measured(self):
+        brief = ["--repeat", "2", "--warmup", "0", "--threads", "1"]
+        before = self.dir / "rows.json"
+        self.alone("bench", "model", "--model", "shapes", "--engine", "on", "--batch", "1,3", "--precision", "fp32,bf16,int8,int4",
+                   "--work", "--output", before, *brief)
+        rows = json.loads(before.read_text())["rows"]
+        self.assertEqual([(row["batch"], row["precision"]) for row in rows],
+                         [(batch, name) for batch in (1, 3) for name in ("fp32", "bf16", "int8", "int4")])
+        text = json.loads(self.alone("bench", "model", "--model", "words", "--tokens", "16", "--precision", "fp32,int8", "--json",
+                                     *brief).stdout)["rows"]
+        self.assertEqual([(row["test"], row["size"], row["precision"]) for row in text],
+                         [(test, 16, name) for test in ("prefill", "decode") for name in ("fp32", "int8")])
+        for row in rows + text:
+            self.assertTrue(row["engine"])
+            self.assertIsNone(row["products_ms"])
+            if row["kind"] == "vision" and row["precision"] == "int4":
+                self.assertEqual(row["missing"], "int4 is not a precision of the vision engine.")
+                continue
+            for key in ("median_ms", "rate", "read_ms", "weight_bytes", "peak_resident_bytes"):
+                self.assertGreater(row[key], 0, key)
+            self.assertEqual(row["error"] == 0, row["precision"] == "fp32")
+            self.assertEqual(row["work_products_ms"] is not None, row["kind"] == "vision")
+        compared = self.alone("bench", "model", "--model", "shapes", "--engine", "on", "--compare", before, *brief).stdout
+        self.assertRegex(compared, r"forward, 1, 32, 1, fp32, engine \| .*(faster|slower|no difference) \|\n$")
+        full = json.loads(run("bench", "model", "--model", "shapes", "--json", *brief,
+                              env={**os.environ, "TOST_MODELS": str(MODELS)}).stdout)["rows"]
+        self.assertEqual([row["engine"] for row in full], [True, False])
+        self.assertGreater(full[0]["products_ms"], 0)
+        for key in ("model", "mixer", "size", "weight_bytes", "version", "commit"):
+            self.assertEqual(rows[0][key], full[0][key], key)
+        for args, says in ((["--batch", "0"], "--batch is 0"), (["--engine", "onn"], "--engine is 'onn'"),
+                           (["--precision", "fp16"], "Did you mean 'fp32'?"), (["--test", "decode"], "has the test decode")):
+            self.assertIn(says, self.alone("bench", "model", "--model", "shapes", *args, expect=2).stderr)
+
+    def test_an_engine_is_measured_without_loading_torch(self):
+        command = ["bench", "model", "--model", "words", "--engine", "on", "--tokens", "16", "--repeat", "1", "--no-floor"]
+        loaded = subprocess.run([cli_test.TOST, *command], env={**os.environ, "LD_DEBUG": "files"}, capture_output=True, text=True)
+        self.assertEqual(loaded.returncode, 0, loaded.stderr)
+        self.assertNotIn("libtorch", loaded.stderr)
+
     def test_what_needs_the_full_program_says_so(self):
-        for args in (["train"], ["eval", "shapes", "--data", "shapes", "--device", "cuda"], ["eval", "words", "--data", "x", "--device", "cuda"],
-                     ["explain", "shapes"]):
+        bench = ["bench", "model", "--model", "shapes"]
+        for args in (["bench", "op"], ["bench", "model"], ["bench", "model", "--model", "tost_nano_p4", "--engine", "on"],
+                     [*bench, "--engine", "off"], [*bench, "--engine", "on,off"], [*bench, "--mixer", "tssa"],
+                     [*bench, "--device", "auto"], [*bench, "--save-weights", "w.safetensors"],
+                     [*bench, "--save-logits", "l.safetensors"], ["train"], ["explain", "shapes"],
+                     ["eval", "shapes", "--data", "shapes", "--device", "cuda"], ["eval", "words", "--data", "x", "--device", "cuda"]):
             self.assertIn("this needs the full program with torch, which `make` builds", self.alone(*args, expect=1).stderr)
         self.assertIn("unknown flag '--limt'. Did you mean '--limit'?",
                       self.alone("eval", "words", "--data", "x", "--limt", "3", expect=2).stderr)

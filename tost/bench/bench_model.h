@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tost/bench/product_floor.h"
-#include "tost/nn/precision.h"
-#include "tost/torch.h"
+#include "tost/engine/array.h"
+#include "tost/engine/precision.h"
 
 namespace tost {
 
@@ -19,36 +19,55 @@ namespace tost {
 struct BenchTask {
   std::string test = "forward";
   int64_t batch = 1;
-  int64_t size = 0;   // side of a picture, or tokens
-  int64_t steps = 1;  // of decode
-  torch::Device device = torch::kCPU;
+  int64_t size = 0;            // side of a picture, or tokens
+  int64_t steps = 1;           // of decode; 1 of others
+  std::string device = "cpu";  // of BenchBackend::device
 };
 
 // The caller calls prepare() before each timed run(), which returns the logits [batch, ...].
 struct BenchRunner {
   std::function<void()> prepare = [] {};
-  std::function<torch::Tensor()> run;
+  std::function<Array()> run;
   int64_t weight_bytes = 0;  // that run() reads at least once (in decode: each step)
+};
+
+// A product of x [rows, inputs] and a weight [outputs, inputs]. A convolution counts as a product
+// with a row for every output pixel.
+struct Product {
+  int64_t rows = 0, inputs = 0, outputs = 0;
+  // The stride, 1 or 2, of a convolution with a 3x3 window; 0 for other products.
+  int64_t batch = 0, channels = 0, height = 0, width = 0, stride = 0;
+
+  double gflop() const { return 2e-9 * double(rows) * double(inputs) * double(outputs); }
+  bool operator==(const Product&) const = default;
+};
+
+struct ProductFloor {
+  double ms = 0, gflop = 0;
+};
+
+struct BenchFacts {
+  const char *kind, *unit;  // vision, language, sequence; images, tokens, sequences
+  std::string mixer;
+  int64_t default_size = 0;
+  std::vector<std::string> tests{"forward"};
 };
 
 class BenchModel {
  public:
+  explicit BenchModel(BenchFacts facts) : facts(std::move(facts)) {}
   virtual ~BenchModel() = default;
 
-  virtual const char* kind() const = 0;  // vision, language, sequence
-  virtual const char* unit() const = 0;  // of its rate: "images", "tokens", "sequences"
-  virtual std::string mixer() const = 0;
-  virtual std::vector<std::string> tests() const = 0;
-  virtual int64_t default_size() const = 0;
+  const BenchFacts facts;
   // Draws a random input; equal tasks get equal inputs.
-  virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
+  virtual Array draw_input(const BenchTask& task) const = 0;
   // Throws a usage Error if this model does not have the precision or the engine. Must be the last
   // call on this object, because the runner takes parts of the model and may free the rest.
-  virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
-                                  Precision precision, bool engine) = 0;
-  virtual std::vector<Product> products(const BenchTask& task) const = 0;
+  virtual BenchRunner make_runner(const BenchTask& task, const Array& input, Precision precision,
+                                  bool engine) = 0;
+  virtual std::vector<Product> products(const BenchTask&) const { return {}; }
   // Saves the weights as a model file. Throws a usage Error for kinds without model files.
-  virtual void save(const std::string& file) const = 0;
+  virtual void save(const std::string& file) const;
 };
 
 struct BenchModelSource {
@@ -58,21 +77,12 @@ struct BenchModelSource {
                         // is measured without them
 };
 
-// Sets every LayerScale to 1, and draws every bias by torch's generator with deviation 0.02.
-void show_every_layer(torch::nn::Module& module);
-
 // The largest deviation relative to the largest value of `wanted`; infinity if the shapes differ or
-// a value is not finite.
-double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
+// a value is not finite. Both are float32.
+double relative_error(const Array& found, const Array& wanted);
 
-// The seed that draw_input() uses for a task.
-uint64_t input_seed(const BenchTask& task);
-
-// Throw a usage Error that names the flag, if a value is not in 1 to `most` or a name is unknown.
-void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
-void check_names(const char* flag, const std::vector<std::string>& found,
-                 const std::vector<std::string>& known);
-Precisions precisions_named(const char* flag, const std::vector<std::string>& names);
+// Draws ids [batch, tokens] in [first, past), the same for equal tasks.
+Array random_ids(const BenchTask& task, int64_t tokens, int64_t first, int64_t past);
 
 [[noreturn]] void fail_precision(const char* kind, bool engine, Precision precision);
 

@@ -1,11 +1,27 @@
 #include "tost/bench/measure.h"
 
-#include <cmath>
+#include <atomic>
 
-#include "tost/base/text.h"
-#include "tost/ops/device.h"
+#include "tost/base/error.h"
+#include "tost/engine/threads.h"
 
 namespace tost {
+namespace {
+
+// Adds every word of a buffer once, in 32 independent sums, so that only memory limits the speed.
+uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
+  uint64_t sums[32] = {};
+  int64_t i = begin;
+  for (; i + 32 <= end; i += 32) {
+    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
+  }
+  for (; i < end; ++i) sums[0] += words[i];
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace
 
 Quartiles quartiles(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -18,9 +34,9 @@ Quartiles quartiles(std::vector<double> values) {
   return {at(0.25), at(0.5), at(0.75)};
 }
 
-MsClock ms_clock(c10::Device device) {
-  return [device, start = Clock::now()] {
-    synchronize(device);
+MsClock ms_clock(std::function<void()> synchronize) {
+  return [synchronize = std::move(synchronize), start = Clock::now()] {
+    synchronize();
     return ms_since(start);
   };
 }
@@ -41,37 +57,20 @@ std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
   return times;
 }
 
-void add_origin(BenchRowJson& row, const BenchOrigin& o) {
-  row.update(BenchRowJson{{"cpu", o.cpu},
-                          {"features", o.features},
-                          {"isa", o.isa},
-                          {"version", o.version},
-                          {"commit", o.commit},
-                          {"build", o.build},
-                          {"compiler", o.compiler},
-                          {"torch", o.torch},
-                          {"date", o.date}});
+double best_ms(const std::function<void()>& run, const MsClock& now) {
+  const auto times = time_rounds(0, 7, {{run}}, now)[0];
+  return *std::min_element(times.begin(), times.end());
 }
 
-std::string origin_line(const BenchOrigin& o) {
-  return cat(o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ", o.commit,
-             ", ", o.build, ", ", o.compiler, ", torch ", o.torch, "; ", o.date, "\n");
-}
-
-BenchRowJson measured(double value) {
-  return value > 0 && std::isfinite(value) ? BenchRowJson(value) : BenchRowJson();
-}
-
-std::string markdown_line(const std::vector<std::string>& cells) {
-  return cat("| ", join(cells, " | "), " |\n");
-}
-
-std::string three_digits(double value) {
-  return format_text(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
-}
-
-std::string share(double part, double whole) {
-  return part > 0 ? format_text("%.0f %%", 100 * part / whole) : "–";
+double memory_read_ms(int64_t bytes) {
+  const std::vector<uint64_t> words(size_t(bytes / 8), 1);
+  return best_ms([&] {
+    std::atomic<uint64_t> total{0};
+    parallel_tasks(int64_t(words.size()), [&](int64_t begin, int64_t end) {
+      total += sum_words(words.data(), begin, end);
+    });
+    if (total != words.size()) fail_data("The read of memory went wrong.");
+  });
 }
 
 }  // namespace tost

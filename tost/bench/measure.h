@@ -1,15 +1,10 @@
-// Times and their statistics, and helpers for tables of measurements.
+// Times and their statistics.
 #pragma once
-
-#include <c10/core/Device.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace tost {
@@ -33,9 +28,9 @@ struct Quartiles {
 };
 Quartiles quartiles(std::vector<double> values);  // not empty
 
-// A clock in milliseconds that first waits for all work queued on the device.
+// A clock in milliseconds that first waits for the work that `synchronize` waits for.
 using MsClock = std::function<double()>;
-MsClock ms_clock(c10::Device device = c10::kCPU);
+MsClock ms_clock(std::function<void()> synchronize = [] {});
 
 struct Candidate {
   std::function<void()> run;
@@ -48,37 +43,10 @@ std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
                                              const std::vector<Candidate>& candidates,
                                              const MsClock& now = ms_clock());
 
-// The machine and the subject of a measurement, which every row in JSON contains.
-struct BenchOrigin {
-  std::string cpu, features, isa;  // features separated by blanks
-  std::string version, commit, build, compiler, torch;
-  std::string date;  // UTC, 2025-01-31T12:00:00Z
-};
+double best_ms(const std::function<void()>& run, const MsClock& now = ms_clock());  // of seven runs
 
-using BenchRowJson = nlohmann::ordered_json;  // flat
-
-void add_origin(BenchRowJson& row, const BenchOrigin& origin);
-// The line below a table, with the machine, the build and the date of the measurement.
-std::string origin_line(const BenchOrigin& origin);
-
-// Returns the value as JSON, or null if the value is not finite and positive, which means not
-// measured.
-BenchRowJson measured(double value);
-
-// Returns {"rows": [...]} with the object json_of(row) for each row.
-template <class Row, class ToJson>
-nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Row& row : rows) list.push_back(nlohmann::json(json_of(row)));
-  return {{"rows", std::move(list)}};
-}
-
-// Formats cells as the line "| a | b |" of a Markdown table.
-std::string markdown_line(const std::vector<std::string>& cells);
-
-// Formats a number with three significant digits and without an exponent.
-std::string three_digits(double value);
-// Formats a share as "12 %", or as "–" if `part` was not measured.
-std::string share(double part, double whole);
+// Milliseconds of one read of `bytes` >= 8 bytes on all threads: the best of several, because
+// disturbances only add time.
+double memory_read_ms(int64_t bytes);
 
 }  // namespace tost

@@ -1,15 +1,12 @@
 #include "tost/bench/product_floor.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <tuple>
 
-#include "tost/base/error.h"
-#include "tost/bench/measure.h"
+#include "tost/base/text.h"
 #include "tost/nn/layers.h"
+#include "tost/ops/arrays.h"
 #include "tost/ops/device.h"
 #include "tost/torch.h"
 
@@ -78,25 +75,11 @@ std::vector<Call> variants(const Product& p, int64_t rows, Precision precision, 
   return calls;
 }
 
-// Adds every word of a buffer once, in 32 independent sums, so that only memory limits the speed.
-uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
-  uint64_t sums[32] = {};
-  int64_t i = begin;
-  for (; i + 32 <= end; i += 32) {
-    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
-  }
-  for (; i < end; ++i) sums[0] += words[i];
-  uint64_t total = 0;
-  for (const uint64_t sum : sums) total += sum;
-  return total;
-}
-
-double best_ms(const Call& run, torch::Device device = torch::kCPU) {
-  const auto times = time_rounds(0, 7, {{run}}, ms_clock(device))[0];
-  return *std::min_element(times.begin(), times.end());
-}
-
 }  // namespace
+
+MsClock clock_of(torch::Device device) {
+  return ms_clock([device] { synchronize(device); });
+}
 
 void add_linears(const torch::nn::Module& model,
                  const std::function<int64_t(const std::string& name)>& rows,
@@ -131,7 +114,7 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
   }
   std::vector<double> best(products.size(), 1e30);
   try {
-    const auto times = time_rounds(1, repeat, candidates, ms_clock(device));
+    const auto times = time_rounds(1, repeat, candidates, clock_of(device));
     for (size_t k = 0; k < times.size(); ++k) {
       best[product_of[k]] = std::min(best[product_of[k]], median(times[k]));
     }
@@ -144,19 +127,7 @@ ProductFloor measure_products(const std::vector<Product>& products, Precision pr
   return floor;
 }
 
-double memory_read_ms(int64_t bytes) {
-  const auto buffer = torch::ones({bytes / 8}, torch::kLong);
-  const auto* words = reinterpret_cast<const uint64_t*>(buffer.const_data_ptr<int64_t>());
-  return best_ms([&] {
-    std::atomic<uint64_t> total{0};
-    at::parallel_for(0, buffer.numel(), buffer.numel() / at::get_num_threads() + 1,
-                     [&](int64_t begin, int64_t end) { total += sum_words(words, begin, end); });
-    if (total != uint64_t(buffer.numel())) fail_data("The read of memory went wrong.");
-  });
-}
-
-double memory_read_ms(int64_t bytes, c10::Device device) {
-  if (device.is_cpu()) return memory_read_ms(bytes);
+double memory_read_ms(int64_t bytes, torch::Device device) {
   // Copies many buffers in turn, so that no buffer is still cached when it is copied again.
   const auto facts = gpu_facts(device.index());
   const int64_t beyond_caches = std::max<int64_t>(32 << 20, facts ? 8 * facts->l2_bytes : 0);
@@ -167,7 +138,20 @@ double memory_read_ms(int64_t bytes, c10::Device device) {
   const auto copy = [&] {
     for (int64_t i = 0; i < count; ++i) to[i].copy_(from[i]);
   };
-  return best_ms(copy, device) / double(count) / 2;
+  return best_ms(copy, clock_of(device)) / double(count) / 2;
+}
+
+void show_every_layer(torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& item : module.named_parameters()) {
+    const std::string& name = item.key();
+    if (ends_with(name, "gamma1") || ends_with(name, "gamma2")) item.value().fill_(1);
+    if (ends_with(name, ".bias")) item.value().normal_(0, 0.02);
+  }
+}
+
+Array floats_of(const Tensor& tensor) {
+  return array_of(tensor.detach().to(torch::kCPU, torch::kFloat).contiguous());
 }
 
 }  // namespace tost

@@ -1,13 +1,7 @@
 // tost bench model: compares networks with their matrix products and one read of their weights.
-#include "tost/bench/bench_model.h"
-
-#include <torch/version.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
-#include <functional>
-#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,44 +12,26 @@
 #include "tost/base/file.h"
 #include "tost/base/machine.h"
 #include "tost/base/text.h"
-#include "tost/bench/measure.h"
-#include "tost/cli/commands.h"
+#include "tost/bench/model_bench.h"
+#include "tost/cli/build_info.h"
+#include "tost/cli/model_commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
 #include "tost/kernels/isa.h"
-#include "tost/ops/device.h"
-#include "tost/study/model_bench.h"
 
 namespace tost {
 namespace {
 
-constexpr const char* kFormats[] = {"md", "json"};
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 std::string format_of(const std::string& file, const std::string& otherwise) {
-  for (const char* format : kFormats) {
-    if (ends_with(file, cat(".", format))) return format;
-  }
-  return otherwise;
+  return ends_with(file, ".md") ? "md" : ends_with(file, ".json") ? "json" : otherwise;
 }
-
-struct BenchOutput {
-  std::string format = "md";  // or json
-  std::vector<std::string> files;
-  bool json = false;  // the same as format json
-};
 
 // Describes the measurement: machine, build and time.
 BenchOrigin bench_origin() {
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
   return {cpu_name(),
           join(cpu_features(), " "),
           kernels::current_isa(),
@@ -63,46 +39,20 @@ BenchOrigin bench_origin() {
           build_commit(),
           build_type(),
           __VERSION__,
-          TORCH_VERSION,
-          utc_now()};
-}
-
-// --format, --json, --output.
-void add_output_options(CLI::App& command, BenchOutput& output) {
-  add_value(command, "--format", output.format, "md or json");
-  command.add_flag("--json", output.json, "The same as --format json");
-  command
-      .add_option("--output", output.files,
-                  "Write the rows to these files; .md and .json say the format")
-      ->delimiter(',');
-}
-
-// Throws usage Errors for an unknown format, and for files that check_output_file() refuses.
-void check_output(BenchOutput& output) {
-  for (const auto& file : output.files) check_output_file("output", file);
-  if (output.json) output.format = "json";
-  for (const char* format : kFormats) {
-    if (output.format == format) return;
-  }
-  fail_usage("--format is '", output.format, "'; it must be md or json.");
-}
-
-// Writes each file in the format of its extension, or in that of --format without extension.
-void write_bench_files(const BenchOutput& output,
-                       const std::function<std::string(const std::string& format)>& formatted) {
-  for (const auto& file : output.files) {
-    write_file_atomic(file, formatted(format_of(file, output.format)));
-  }
+          TOST_TORCH_VERSION,
+          date};
 }
 
 struct BenchModelFlags {
   ModelBenchOptions bench;
   std::string tokens;
   std::vector<std::string> precisions{"fp32"};
-  std::vector<std::string> engines;  // empty: both, on a GPU only off
-  BenchOutput output;
+  std::vector<std::string> engines;  // empty: all that the program has, on a GPU only off
+  std::string format = "md";         // or json
+  std::vector<std::string> files;
+  bool json = false;  // the same as format json
   std::string compare, save_weights, save_logits;
-  bool no_floor = false, work = false;
+  bool no_floor = false;
 };
 
 std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
@@ -112,13 +62,18 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
 }
 
 void check(BenchModelFlags& o) {
-  check_output(o.output);
+  for (const auto& file : o.files) check_output_file("output", file);
+  if (o.json) o.format = "json";
+  if (o.format != "md" && o.format != "json") {
+    fail_usage("--format is '", o.format, "'; it must be md or json.");
+  }
   check_output_ending("save-weights", o.save_weights, {".safetensors"});
   check_output_ending("save-logits", o.save_logits, {".safetensors"});
   o.bench.engines.clear();
   if (o.engines.empty()) {
-    o.engines = {"on", "off"};
-    if (device_from_name(o.bench.device).is_cuda()) o.engines = {"off"};
+    const BenchBackend& backend = o.bench.backend;
+    if (backend.device(o.bench.device)->is_cpu()) o.engines = {"on"};
+    if (backend.modules) o.engines.push_back("off");
   }
   for (const auto& engine : o.engines) {
     if (engine != "on" && engine != "off") {
@@ -128,8 +83,7 @@ void check(BenchModelFlags& o) {
   }
   o.bench.precisions = precisions_named("--precision", o.precisions);
   if (!o.tokens.empty()) o.bench.tokens = parse_lengths(o.tokens);
-  o.bench.work = o.work;
-  if (o.bench.work && !std::count(o.bench.engines.begin(), o.bench.engines.end(), true)) {
+  if (o.bench.work && std::ranges::count(o.bench.engines, true) == 0) {
     fail_usage("--work tells of the engine; --engine off leaves nothing to tell.");
   }
   o.bench.floors = !o.no_floor;
@@ -137,39 +91,33 @@ void check(BenchModelFlags& o) {
   check_model_bench(o.bench);
 }
 
-// Reads the file of --compare before the measurement, so that a mistake is reported at once.
-nlohmann::json read_earlier(const std::string& file) {
-  constexpr int64_t kMaxBytes = int64_t{64} << 20;
-  return parse_json(read_file(file, kMaxBytes), cat("'", file, "'"));
-}
-
 // Prints each finished row to stderr, and the table at the end.
 void print_model_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
-            << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");
-  if (!row.missing.empty()) {
-    std::cerr << row.missing << "\n";
-    return;
-  }
-  std::cerr << std::fixed << std::setprecision(2) << row.median_ms << " ms\n";
+            << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ")
+            << (row.missing.empty() ? format_text("%.2f ms\n", row.median_ms) : row.missing + "\n");
 }
 
 void run_bench_model(BenchModelFlags& o) {
   check(o);
   nlohmann::json earlier;
-  if (!o.compare.empty()) earlier = read_earlier(o.compare);
+  if (!o.compare.empty()) {  // now, so that a mistake is reported at once
+    earlier = parse_json(read_file(o.compare, int64_t{64} << 20), cat("'", o.compare, "'"));
+  }
   if (!o.save_weights.empty()) save_bench_weights(o.bench, o.save_weights);
   if (!o.save_logits.empty()) save_bench_logits(o.bench, o.save_logits);
   if (!o.save_weights.empty() || !o.save_logits.empty()) return;
   const auto rows = run_model_bench(o.bench, print_model_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
-  write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
+  for (const auto& file : o.files) {
+    write_file_atomic(file, formatted(format_of(file, o.format), rows));
+  }
   if (!o.compare.empty()) {
     const auto now = model_bench_json(rows, bench_origin());
     std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));
-  } else if (o.output.files.empty()) {
-    std::cout << formatted(o.output.format, rows);
+  } else if (o.files.empty()) {
+    std::cout << formatted(o.format, rows);
   }
 }
 
@@ -192,7 +140,8 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
   list("--threads", b.threads, "Compute threads (default: all cores)");
   list("--precision", o.precisions, list_of(all_precisions()) + " (default: fp32)");
   list("--mixer", b.mixers, "Token mixers instead of a preset's own");
-  list("--engine", o.engines, "on, off (the plain modules) or both (default)");
+  list("--engine", o.engines,
+       "on, off (the plain modules) or both (default, where torch is installed)");
 }
 
 void add_model_options(CLI::App& command, BenchModelFlags& o) {
@@ -202,8 +151,13 @@ void add_model_options(CLI::App& command, BenchModelFlags& o) {
   add_value(command, "--warmup", b.warmup, "Repetitions before the measured ones");
   add_value(command, "--repeat", b.repeat, "Repetitions; median and quartiles are reported");
   command.add_flag("--no-floor", o.no_floor, "Without the matrix products and the read of memory");
-  add_output_options(command, o.output);
-  command.add_flag("--work", o.work,
+  add_value(command, "--format", o.format, "md or json");
+  command.add_flag("--json", o.json, "The same as --format json");
+  command
+      .add_option("--output", o.files,
+                  "Write the rows to these files; .md and .json say the format")
+      ->delimiter(',');
+  command.add_flag("--work", b.work,
                    "Also where the engine's time goes: products, norms, mixing and so on");
   command.add_option("--compare", o.compare, "Rows of an earlier run (JSON): print what changed");
   command.add_option("--save-weights", o.save_weights,
@@ -214,8 +168,9 @@ void add_model_options(CLI::App& command, BenchModelFlags& o) {
 
 }  // namespace
 
-void add_bench_model_command(CLI::App& bench) {
+void add_bench_model_command(CLI::App& bench, const BenchBackend& backend) {
   auto options = std::make_shared<BenchModelFlags>();
+  options->bench.backend = backend;
   CLI::App* command = bench.add_subcommand(
       "model", "Whole networks: speed, memory, and the floors of both, in all combinations");
   add_lists(*command, *options);

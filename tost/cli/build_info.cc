@@ -1,5 +1,6 @@
 // Holds the commit of the build, so that a new commit compiles only this source again.
-#include "tost/cli/program.h"
+#include "tost/cli/build_info.h"
+
 #include "tost_commit.h"
 
 namespace tost {

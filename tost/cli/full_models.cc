@@ -1,4 +1,4 @@
-// Opens models with torch for tost generate, predict and serve: any mixer, any file, any device.
+// Opens models with torch for commands of both programs: any mixer, any file, any device.
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
@@ -11,6 +11,7 @@
 #include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/weights_file.h"
+#include "tost/study/torch_bench.h"
 
 namespace tost {
 namespace {
@@ -120,6 +121,10 @@ void add_generate_command(CLI::App& app) {
 
 void add_serve_command(CLI::App& app) {
   add_serve_command(app, find_with_torch);
+}
+
+void add_bench_model_command(CLI::App& bench) {
+  add_bench_model_command(bench, torch_bench());
 }
 
 }  // namespace tost

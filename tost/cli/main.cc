@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
                             : reinterpret_cast<int (*)(int, char**)>(found)(argc, argv);
   };
   // Asked only for what it knows, so that other commands load one library.
-  const char* const commands[] = {"data",    "eval",   "generate", "info",
-                                  "inspect", "models", "predict",  "serve"};
+  const char* const commands[] = {"bench",   "data",   "eval",    "generate", "info",
+                                  "inspect", "models", "predict", "serve"};
   const bool small =
       argc > 1 && std::any_of(std::begin(commands), std::end(commands),
                               [&](auto name) { return std::strcmp(argv[1], name) == 0; });

@@ -13,6 +13,8 @@
 
 namespace tost {
 
+struct BenchBackend;
+
 // The model of a command, and how it is to run.
 struct ModelChoice {
   std::string path;
@@ -59,5 +61,7 @@ struct InfoCommand {
 using AskTorch = void (*)(const InfoCommand& command, nlohmann::json& info);
 
 void add_info_command(CLI::App& app, AskTorch ask);
+
+void add_bench_model_command(CLI::App& bench, const BenchBackend& backend);
 
 }  // namespace tost

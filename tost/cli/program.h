@@ -45,9 +45,4 @@ void set_exit_code(int code);
 // Prints on stderr that the user stopped the command, and sets its exit code.
 void say_interrupted(const char* what = "interrupted");
 
-// The commit and the compiler of this program.
-const char* build_version();
-const char* build_commit();  // of the source, shortened; ends with "+" if files were changed
-const char* build_type();    // such as Release
-
 }  // namespace tost

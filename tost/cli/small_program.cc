@@ -6,6 +6,9 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/posix.h"
+#include "tost/base/text.h"
+#include "tost/bench/engine_bench.h"
+#include "tost/bench/model_bench.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
 #include "tost/cli/model_commands.h"
@@ -146,6 +149,54 @@ void describe_without_torch(const InfoCommand& command, nlohmann::json& info) {
   if (command.models || (more && has_full_program())) throw NeedsFullProgram();
 }
 
+// The number of parameters in a file, without statistics of batch norms and scales of integers.
+int64_t parameters_in(const Arrays& arrays) {
+  int64_t count = 0;
+  for (const auto& [name, array] : arrays) {
+    const bool other = name.find(".running_") != std::string::npos ||
+                       ends_with(name, ".num_batches_tracked") || ends_with(name, ".weight.scale");
+    const int64_t packed = array.dtype() == TorchDtype::kUInt8 ? 2 : 1;  // int4
+    if (!other) count += array.numel() * packed;
+  }
+  return count;
+}
+
+std::unique_ptr<BenchModel> open_bench_engine(const BenchModelSource& source) {
+  if (!path_exists(source.name)) throw NeedsFullProgram();  // a preset
+  const auto file = intact_file(source.name, Weights::kRaw);
+  const ArraysFile content = load_arrays(file);
+  if (pictures_run_in_engine(file)) {
+    return std::make_unique<BenchPictures>(
+        model_info_of(content.metadata, file.string()).config, parameters_in(content.arrays),
+        [file](Precision p) { return std::move(open_engine_vision(file, name_of(p)).engine); });
+  }
+  if (!runs_in_engine(file)) throw NeedsFullProgram();
+  return std::make_unique<BenchTexts>(
+      language_info_of(content.metadata, file.string()).config, [file](Precision p) {
+        return std::move(open_engine_language(file, name_of(p), Layout::kStored).model);
+      });
+}
+
+std::unique_ptr<BenchDevice> bench_cpu(const std::string& name) {
+  if (name != "cpu") throw NeedsFullProgram();
+  return std::make_unique<BenchDevice>();
+}
+
+void add_bench_command(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench");
+  add_bench_model_command(*bench, {open_bench_engine, bench_cpu, set_engine_threads});
+  CLI::App* command = bench->get_subcommand("model");
+  command->parse_complete_callback([command] {
+    const auto given = [&](const char* flag) { return command->get_option(flag)->count() > 0; };
+    const auto& engines = command->get_option("--engine")->results();
+    if (given("--mixer") || given("--save-weights") || given("--save-logits") ||
+        std::ranges::find(engines, "off") != engines.end() ||
+        (engines.empty() && has_full_program())) {
+      throw NeedsFullProgram();
+    }
+  });
+}
+
 void add_eval_command(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   CLI::App* command = add_eval_command(app, *options);
@@ -162,6 +213,7 @@ void add_small_commands(CLI::App& app) {
   add_serve_command(app, find_for_engine);
   add_models_command(app);
   add_info_command(app, describe_without_torch);
+  add_bench_command(app);
   add_data_tokens_command(*app.add_subcommand("data"));
   add_inspect_command(app);
   CLI::App* inspect = app.get_subcommand("inspect");
@@ -185,6 +237,7 @@ extern "C" int tost_run_small_program(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "", part = argc > 2 ? argv[2] : "";
   if (help && command == "eval" && has_full_program()) return -1;
   if (command == "data" && part != "tokens") return -1;
+  if (command == "bench" && part != "model") return -1;
   const auto explain = [](const std::exception&) { return std::string(); };
   try {
     return run_program(argc, argv, {add_small_commands, set_engine_threads, explain});

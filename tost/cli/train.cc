@@ -10,6 +10,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/build_info.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/field_option.h"
 #include "tost/cli/options.h"

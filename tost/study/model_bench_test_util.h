@@ -3,13 +3,14 @@
 
 #include <string>
 
-#include "tost/study/model_bench.h"
+#include "tost/study/torch_bench.h"
 
 namespace tost::testing {
 
 // Of the plain modules, without floors.
 inline ModelBenchOptions tiny_model_bench(const std::string& model) {
   ModelBenchOptions options;
+  options.backend = torch_bench();
   options.models = {model};
   options.engines = {false};
   options.warmup = 0;

@@ -8,8 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/machine.h"
 #include "tost/base/text.h"
-#include "tost/bench/bench_model.h"
-#include "tost/bench/measure.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/nn/causal_means.h"
 #include "tost/ops/device.h"
@@ -148,9 +147,12 @@ double disagreement(const Case& c) {
   const auto inputs = c.with_parameters({c.w});
   const auto grads = torch::autograd::grad({y}, inputs, {c.grad});
   const auto plain_grads = torch::autograd::grad({plain_y}, inputs, {c.grad});
-  double error = std::max(relative_error(y, plain_y), relative_error(pi, plain_pi));
+  const auto deviation = [](const Tensor& found, const Tensor& wanted) {
+    return relative_error(floats_of(found), floats_of(wanted));
+  };
+  double error = std::max(deviation(y, plain_y), deviation(pi, plain_pi));
   for (size_t i = 0; i < inputs.size(); ++i)
-    error = std::max(error, relative_error(grads[i], plain_grads[i]));
+    error = std::max(error, deviation(grads[i], plain_grads[i]));
   return error;
 }
 
@@ -225,7 +227,7 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
     add(row.attention_ms, without_grad([&] { run_attention(c); }));
     add(row.attention_both_ms, [&] { run_attention_both(c); });
   }
-  const auto times = time_rounds(1, options.repeat, candidates, ms_clock(c.w.device()));
+  const auto times = time_rounds(1, options.repeat, candidates, clock_of(c.w.device()));
   for (size_t i = 0; i < times.size(); ++i) *results[i] = median(times[i]) / double(calls);
   return row;
 }

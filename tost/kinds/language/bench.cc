@@ -1,6 +1,8 @@
 // Measures language models for `tost bench model`.
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/bench/engine_bench.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/ops/arrays.h"
@@ -8,42 +10,13 @@
 namespace tost {
 namespace {
 
-using torch::Tensor;
-
-// Reads tokens after a state; shared by the engine and the plain model.
-using Extend = std::function<Tensor(const Tensor& ids, LanguageState& state)>;
-
 // On any device.
-LanguageState tensors_copied(LanguageState state) {
-  for (Arrays& block : state.blocks) {
+LanguageState tensors_copied(const LanguageState& state) {
+  LanguageState copy = state;
+  for (Arrays& block : copy.blocks) {
     for (auto& [name, array] : block) array = array_of(tensor_of(array).clone());
   }
-  return state;
-}
-
-BenchRunner prefill_runner(const Extend& extend, const Tensor& ids) {
-  BenchRunner runner;
-  runner.run = [extend, ids] {
-    LanguageState state;
-    return extend(ids, state);
-  };
-  return runner;
-}
-
-// Makes a runner whose repetitions all continue from the same state.
-BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTask& task) {
-  auto start = std::make_shared<LanguageState>(), state = std::make_shared<LanguageState>();
-  extend(ids.narrow(1, 0, task.size), *start);
-  BenchRunner runner;
-  runner.prepare = [start, state] { *state = tensors_copied(*start); };
-  runner.run = [extend, ids, task, state] {
-    Tensor last;
-    for (int64_t i = 0; i < task.steps; ++i) {
-      last = extend(ids.narrow(1, task.size + i, 1), *state);
-    }
-    return last;
-  };
-  return runner;
+  return copy;
 }
 
 // The bytes of the weights that a step reads: all except tables, of which it reads single rows.
@@ -57,63 +30,46 @@ int64_t step_bytes(const LanguageModel& model) {
   return bytes;
 }
 
-class BenchLanguage : public BenchModel {
+class BenchLanguage : public BenchTexts {
  public:
   BenchLanguage(std::shared_ptr<LanguageModel> model, LanguageInfo info)
-      : model_(std::move(model)), info_(std::move(info)) {
+      : BenchTexts(info.config,
+                   [this](Precision precision) {
+                     if (!engine_has(model_->config())) {
+                       fail_usage(
+                           "The engine lacks a mixer of this model or an addition to it; use "
+                           "--engine off.");
+                     }
+                     return text_engine(*model_, precision);
+                   }),
+        model_(std::move(model)),
+        info_(std::move(info)) {
     model_->eval();
   }
 
-  const char* kind() const override { return "language"; }
-  const char* unit() const override { return "tokens"; }
-  std::string mixer() const override { return info_.config.mixer; }
-  std::vector<std::string> tests() const override { return {"prefill", "decode"}; }
-  int64_t default_size() const override {
-    return info_.config.positions == "learned" ? std::max<int64_t>(1, info_.config.block / 2) : 512;
-  }
-
-  Tensor draw_input(const BenchTask& task) const override {
-    torch::manual_seed(input_seed(task));
-    const int64_t more = task.test == "decode" ? task.steps : 0;
-    return torch::randint(0, info_.config.vocab, {task.batch, task.size + more}, torch::kLong);
-  }
-
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
+  BenchRunner make_runner(const BenchTask& task, const Array& input, Precision precision,
                           bool engine) override {
-    Extend extend;
-    int64_t bytes = 0;
-    if (engine && !engine_has(model_->config())) {
-      fail_usage("The engine lacks a mixer of this model or an addition to it; use --engine off.");
-    }
-    if (engine) {
-      auto made = std::make_shared<LanguageEngine>(*model_, precision);
-      bytes = made->step_bytes();
-      extend = [made](const Tensor& ids, LanguageState& state) { return made->extend(ids, state); };
+    if (engine) return BenchTexts::make_runner(task, input, precision, engine);
+    if (!facts_of(precision).modules) fail_precision(facts.kind, engine, precision);
+    const torch::Device device = device_from_name(task.device);
+    if (device.is_cpu()) {
+      use_precision(*model_, precision);
     } else {
-      if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
-      if (task.device.is_cpu()) {
-        use_precision(*model_, precision);
-        bytes = step_bytes(*model_);
-      } else {
-        place_language(model_, precision, task.device);
-        bytes = step_bytes(*model_) * facts_of(precision).bits / 32;
-      }
-      extend = [model = model_](const Tensor& ids, LanguageState& state) {
-        const torch::InferenceMode no_grad;
-        return model->extend(ids, state);
-      };
+      place_language(model_, precision, device);
     }
-    const PrecisionScope scope(engine ? Precision::kFp32 : scope_precision(precision, task.device),
-                               task.device);
-    auto runner =
-        task.test == "decode" ? decode_runner(extend, input, task) : prefill_runner(extend, input);
-    if (!task.device.is_cpu()) {
-      runner.run = [run = runner.run, precision, device = task.device] {
-        const PrecisionScope steps(precision, device);
-        return run();
-      };
-    }
-    runner.weight_bytes = bytes;
+    const auto extend = [model = model_](const Array& ids, LanguageState& state) {
+      const torch::InferenceMode no_grad;
+      return array_of(model->extend(tensor_of(ids), state));
+    };
+    const auto scoped = scope_precision(precision, device);
+    const PrecisionScope scope(scoped, device);
+    auto runner = runner_of(task, input, extend, tensors_copied);
+    runner.run = [run = runner.run, scoped, device] {
+      const PrecisionScope steps(scoped, device);
+      return run();
+    };
+    runner.weight_bytes =
+        step_bytes(*model_) * (device.is_cpu() ? 32 : facts_of(precision).bits) / 32;
     return runner;
   }
 

@@ -37,9 +37,6 @@ class LanguageEngine : public LanguageReader {
   // Does the same as LanguageModel::logits(), with the head in the engine's precision.
   torch::Tensor logits(const torch::Tensor& hidden) override;
 
-  // The bytes of the weights that a step reads once.
-  int64_t step_bytes() const { return engine_->step_bytes(); }
-
  private:
   std::unique_ptr<EngineModel> engine_;
 };

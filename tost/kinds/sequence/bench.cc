@@ -1,33 +1,29 @@
 // Measures classifiers of sequences for `tost bench model`.
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
 
-using torch::Tensor;
-
 class BenchSequence : public BenchModel {
  public:
-  explicit BenchSequence(std::shared_ptr<SequenceClassifier> model) : model_(std::move(model)) {
+  explicit BenchSequence(std::shared_ptr<SequenceClassifier> model)
+      : BenchModel({"sequence", "sequences", model->config().mixer, model->config().max_length}),
+        model_(std::move(model)) {
     model_->eval();
   }
 
-  const char* kind() const override { return "sequence"; }
-  const char* unit() const override { return "sequences"; }
-  std::string mixer() const override { return model_->config().mixer; }
-  std::vector<std::string> tests() const override { return {"forward"}; }
-  int64_t default_size() const override { return model_->config().max_length; }
-
-  Tensor draw_input(const BenchTask& task) const override {
-    torch::manual_seed(input_seed(task));
-    return torch::randint(1, model_->config().vocab, {task.batch, task.size}, torch::kLong);
+  Array draw_input(const BenchTask& task) const override {
+    return random_ids(task, task.size, 1, model_->config().vocab);
   }
 
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
+  BenchRunner make_runner(const BenchTask& task, const Array& input, Precision precision,
                           bool engine) override {
     if (engine) fail_usage("Sequence models have no engine; they run as modules.");
     if (!facts_of(precision).modules) {
@@ -35,22 +31,19 @@ class BenchSequence : public BenchModel {
     }
     BenchRunner runner;
     runner.weight_bytes = 4 * parameter_count(*model_);  // rounded at every use
-    model_->to(task.device);
+    const torch::Device device = device_from_name(task.device);
+    model_->to(device);
     SequenceBatch batch;
-    batch.ids = input.to(task.device);
+    batch.ids = tensor_of(input).to(device);
     if (model_->config().pairs) batch.second = batch.ids;
     runner.run = [model = model_, precision, batch] {
-      return sequence_logits(*model, batch, precision);
+      return array_of(sequence_logits(*model, batch, precision));
     };
     return runner;
   }
 
   std::vector<Product> products(const BenchTask& task) const override {
     return sequence_products(*model_, task.batch, task.size);
-  }
-
-  void save(const std::string&) const override {
-    fail_usage("Weights of sequence models cannot be written without the data they belong to.");
   }
 
  private:

@@ -4,58 +4,47 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/bench/engine_bench.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/arrays.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
 
-using torch::Tensor;
-
-class BenchVision : public BenchModel {
+class BenchVision : public BenchPictures {
  public:
   BenchVision(std::shared_ptr<ImageClassifier> model, ModelInfo info)
-      : model_(std::move(model)), info_(std::move(info)) {
+      : BenchPictures(info.config, parameter_count(*model),
+                      [this](Precision precision) {
+                        if (!VisionEngine::supports(*model_)) {
+                          fail_precision(facts.kind, /*engine=*/true, precision);
+                        }
+                        auto made = picture_engine(*model_, precision);
+                        model_.reset();  // the engine has what it needs
+                        return made;
+                      }),
+        model_(std::move(model)),
+        info_(std::move(info)) {
     model_->eval();
-    weights_ = parameter_count(*model_);
   }
 
-  const char* kind() const override { return "vision"; }
-  const char* unit() const override { return "images"; }
-  std::string mixer() const override { return info_.config.mixer; }
-  std::vector<std::string> tests() const override { return {"forward"}; }
-  int64_t default_size() const override { return info_.config.image_size; }
-
-  Tensor draw_input(const BenchTask& task) const override {
-    torch::manual_seed(input_seed(task));
-    return torch::randn({task.batch, info_.config.in_channels, task.size, task.size});
-  }
-
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
+  BenchRunner make_runner(const BenchTask& task, const Array& input, Precision precision,
                           bool engine) override {
+    if (engine) return BenchPictures::make_runner(task, input, precision, engine);
+    if (!facts_of(precision).modules) fail_precision(facts.kind, engine, precision);
     BenchRunner runner;
-    if (engine) {
-      if (!facts_of(precision).packing || !VisionEngine::supports(*model_)) {
-        fail_precision(kind(), engine, precision);
-      }
-      auto made = std::make_shared<VisionEngine>(*model_, precision);
-      model_.reset();  // the engine has a copy of the weights, and holds the mixers that it shares
-      runner.weight_bytes = weights_ * facts_of(precision).bits / 8;
-      runner.run = [made, input] {
-        const torch::InferenceMode no_grad;
-        return made->forward(input);
-      };
-      return runner;
-    }
-    if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights_;  // rounded at every use
-    model_->to(task.device);
+    const torch::Device device = device_from_name(task.device);
+    model_->to(device);
     auto plain = std::make_shared<ImageRunner>(*model_, precision, /*engine=*/false);
-    runner.run = [model = model_, plain, images = input.to(task.device)] {
-      return plain->logits(images);
+    runner.run = [model = model_, plain, images = tensor_of(input).to(device)] {
+      return array_of(plain->logits(images));
     };
     return runner;
   }
@@ -69,7 +58,6 @@ class BenchVision : public BenchModel {
  private:
   std::shared_ptr<ImageClassifier> model_;
   ModelInfo info_;
-  int64_t weights_ = 0;
 };
 
 ModelInfo info_of_preset(const VisionConfig& config) {

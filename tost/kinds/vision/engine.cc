@@ -37,17 +37,19 @@ bool VisionEngine::supports(const ImageClassifier& model) {
          });
 }
 
-VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
-    : config_(model.config()) {
-  if (!supports(model)) {
+std::unique_ptr<PictureEngine> picture_engine(const ImageClassifier& model, Precision precision) {
+  if (!VisionEngine::supports(model)) {
     fail_usage("The engine runs transformers with GELU and float32 weights on the CPU; model '",
-               config_.name, "' is not one of them.");
+               model.config().name, "' is not one of them.");
   }
   WeightSource source(arrays_of(state_dict(model)), "The model", /*finite=*/true);
-  engine_ = std::make_unique<PictureEngine>(
-      config_, source, precision,
+  return std::make_unique<PictureEngine>(
+      model.config(), source, precision,
       mixers_of(dynamic_cast<const VisionTransformer&>(model), precision));
 }
+
+VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
+    : config_(model.config()), engine_(picture_engine(model, precision)) {}
 
 VisionEngine::~VisionEngine() = default;
 

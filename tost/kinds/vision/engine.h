@@ -12,15 +12,17 @@ namespace tost {
 
 class PictureEngine;
 
+// Copies the weights, so that later changes of the model do not reach the engine; a mixer that the
+// engine lacks is shared, and called as a module. Throws a usage Error for models that
+// VisionEngine does not support, else as PictureEngine.
+std::unique_ptr<PictureEngine> picture_engine(const ImageClassifier& model, Precision precision);
+
 class VisionEngine {
  public:
   // Whether an engine can stand in for this model: a vision transformer with float32 weights on the
   // CPU.
   static bool supports(const ImageClassifier& model);
 
-  // Copies the weights, so that later changes of the model do not reach the engine; a mixer that
-  // the engine lacks is shared, and called as a module. Throws a usage Error for models it does
-  // not support, else as PictureEngine.
   VisionEngine(const ImageClassifier& model, Precision precision);
   ~VisionEngine();
   VisionEngine(const VisionEngine&) = delete;

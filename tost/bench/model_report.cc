@@ -1,57 +1,63 @@
 // Rows of `tost bench model` as Markdown and JSON.
 #include <algorithm>
+#include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/bench/model_bench.h"
 #include "tost/io/parse_json.h"
-#include "tost/study/model_bench.h"
 
 namespace tost {
 namespace {
 
-using Json = BenchRowJson;
+using nlohmann::json;
 
-// Adds the time of each kind of work, such as work_products_ms; null if it was not measured.
-Json work_json(const ModelBenchRow& r) {
-  Json work;
-  const bool measured = r.work_total_ms > 0;
+// The value, or null if it is not finite and positive, which means not measured.
+json measured(double value) {
+  return value > 0 && std::isfinite(value) ? json(value) : json();
+}
+
+// Formats cells as the line "| a | b |" of a Markdown table.
+std::string markdown_line(const std::vector<std::string>& cells) {
+  return cat("| ", join(cells, " | "), " |\n");
+}
+
+// Formats a number with three significant digits and without an exponent.
+std::string three_digits(double value) {
+  return format_text(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+}
+
+// Formats a share as "12 %", or as "–" if `part` was not measured.
+std::string share(double part, double whole) {
+  return part > 0 ? format_text("%.0f %%", 100 * part / whole) : "–";
+}
+
+json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
+  json row = TOST_MEMBERS(r, model, kind, mixer, test, batch, size, threads, device, precision,
+                          engine, unit, times_ms);
+  row.update(TOST_MEMBERS(o, cpu, features, isa, version, commit, build, compiler, torch, date));
+  const bool done = r.missing.empty();
+  row["missing"] = done ? json() : json(r.missing);
+  row["median_ms"] = measured(r.median_ms);
+  row["low_ms"] = measured(r.low_ms);
+  row["high_ms"] = measured(r.high_ms);
+  row["repeat"] = r.times_ms.size();
+  row["rate"] = measured(r.rate);
+  row["error"] = done ? json(r.error) : json();
+  row["peak_resident_bytes"] = r.peak_bytes > 0 ? json(r.peak_bytes) : json();
+  row["weight_bytes"] = r.weight_bytes > 0 ? json(r.weight_bytes) : json();
+  row["products_ms"] = measured(r.products_ms);
+  row["products_gflop"] = measured(r.products_gflop);
+  row["read_ms"] = measured(r.read_ms);
+  row["read_gb_per_s"] = measured(double(r.weight_bytes) / r.read_ms / 1e6);
+  // The time of each kind of work, such as work_products_ms.
+  const bool worked = r.work_total_ms > 0;
   for (int k = 0; k < kernels::kWorkKinds; ++k) {
     std::string name = kernels::work_name(static_cast<kernels::Work>(k));
     std::replace(name.begin(), name.end(), ' ', '_');
-    work[cat("work_", name, "_ms")] = measured ? Json(r.work_ms[size_t(k)]) : Json();
+    row[cat("work_", name, "_ms")] = worked ? json(r.work_ms[size_t(k)]) : json();
   }
-  work["work_rest_ms"] = measured ? Json(r.work_rest_ms()) : Json();
-  return work;
-}
-
-Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
-  const bool done = r.missing.empty();
-  Json row{{"model", r.model},
-           {"kind", r.kind},
-           {"mixer", r.mixer},
-           {"test", r.test},
-           {"batch", r.batch},
-           {"size", r.size},
-           {"threads", r.threads},
-           {"device", r.device},
-           {"precision", r.precision},
-           {"engine", r.engine},
-           {"missing", done ? Json() : Json(r.missing)},
-           {"median_ms", measured(r.median_ms)},
-           {"low_ms", measured(r.low_ms)},
-           {"high_ms", measured(r.high_ms)},
-           {"repeat", r.times_ms.size()},
-           {"rate", measured(r.rate)},
-           {"unit", r.unit},
-           {"error", done ? Json(r.error) : Json()},
-           {"peak_resident_bytes", r.peak_bytes > 0 ? Json(r.peak_bytes) : Json()},
-           {"weight_bytes", r.weight_bytes > 0 ? Json(r.weight_bytes) : Json()},
-           {"products_ms", measured(r.products_ms)},
-           {"products_gflop", measured(r.products_gflop)},
-           {"read_ms", measured(r.read_ms)},
-           {"read_gb_per_s", measured(double(r.weight_bytes) / r.read_ms / 1e6)}};
-  row.update(work_json(r));
-  add_origin(row, o);
+  row["work_rest_ms"] = worked ? json(r.work_rest_ms()) : json();
   return row;
 }
 
@@ -83,7 +89,7 @@ std::string markdown_row(const ModelBenchRow& r) {
 }
 
 // The fields that identify a row, to find the same row in another run.
-std::string key_of(const nlohmann::json& row) {
+std::string key_of(const json& row) {
   std::string key;
   for (const char* name : {"model", "mixer", "test", "batch", "size", "threads", "precision"}) {
     const auto& value = row.at(name);
@@ -94,7 +100,7 @@ std::string key_of(const nlohmann::json& row) {
   return device == "cpu" ? key : cat(key, ", ", device);
 }
 
-BenchChange change_of(const nlohmann::json& before, const nlohmann::json& after) {
+BenchChange change_of(const json& before, const json& after) {
   BenchChange change;
   change.what = key_of(after);
   change.before_ms = before.at("median_ms").get<double>();
@@ -112,12 +118,10 @@ BenchChange change_of(const nlohmann::json& before, const nlohmann::json& after)
 
 }  // namespace
 
-nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
-  return json_table(rows, [&](const ModelBenchRow& row) {
-    Json json = row_json(row, origin);
-    json["times_ms"] = row.times_ms;
-    return json;
-  });
+json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
+  json list = json::array();
+  for (const auto& row : rows) list.push_back(row_json(row, origin));
+  return {{"rows", std::move(list)}};
 }
 
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& o) {
@@ -126,7 +130,9 @@ std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const B
       "| of floor | of read | peak memory | error |\n"
       "|---|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|\n";
   for (const auto& row : rows) text += markdown_row(row);
-  return text + "\n" + origin_line(o);
+  return cat(text, "\n", o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ",
+             o.commit, ", ", o.build, ", ", o.compiler, ", ",
+             o.torch.empty() ? "no torch" : cat("torch ", o.torch), "; ", o.date, "\n");
 }
 
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
@@ -152,8 +158,7 @@ std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
   return cat(markdown_line(head), "|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n", text);
 }
 
-std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
-                                             const nlohmann::json& after,
+std::vector<BenchChange> compare_model_bench(const json& before, const json& after,
                                              const std::string& where) {
   std::vector<BenchChange> changes;
   try {
@@ -164,7 +169,7 @@ std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
         changes.push_back(change_of(old, row));
       }
     }
-  } catch (const nlohmann::json::exception&) {
+  } catch (const json::exception&) {
     fail_data("'", where, "' is not what `tost bench model --format json` writes.");
   }
   return changes;

@@ -1,54 +1,34 @@
-#include "tost/study/model_bench.h"
-
-#include <ATen/Parallel.h>
-#include <malloc.h>
+#include "tost/bench/model_bench.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "tost/base/error.h"
 #include "tost/base/machine.h"
-#include "tost/base/path.h"
+#include "tost/base/posix.h"
 #include "tost/base/text.h"
-#include "tost/bench/bench_model.h"
-#include "tost/bench/product_floor.h"
-#include "tost/engine/model_files.h"
+#include "tost/engine/arrays_file.h"
+#include "tost/engine/threads.h"
 #include "tost/kernels/block_cache.h"
-#include "tost/kinds/kinds.h"
-#include "tost/ops/device.h"
-#include "tost/ops/safetensors.h"
 
 namespace tost {
 namespace {
 
-using torch::Tensor;
-
-std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
-  if (!source.mixer.empty()) {
-    fail_usage("'", source.name, "' is a trained model with the mixer it was trained with; leave ",
-               "out --mixer, or give a preset.");
+// Throw a usage Error that names the flag, if a value is not in 1 to `most` or a name is unknown.
+void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most) {
+  for (const int64_t value : values) {
+    if (value < 1 || value > most)
+      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
   }
-  return kind_named(model_kind(source.name)).open_bench(source, true);
 }
 
-[[noreturn]] void fail_unknown(const std::string& name) {
-  const std::string hint = did_you_mean(name, PresetNames::all());
-  fail_usage("'", name, "' is neither a preset nor a file.",
-             hint.empty() ? " `tost info --models` lists the presets." : hint);
-}
-
-// Gives presets random weights, the same at every call, such that every layer affects the logits:
-// LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs. Throws a
-// usage Error for unknown names, and for a mixer that is set together with a file.
-std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
-  torch::manual_seed(0);
-  for (const Kind& kind : kinds()) {
-    const auto names = kind.presets();
-    if (std::find(names.begin(), names.end(), source.name) == names.end()) continue;
-    return kind.open_bench(source, false);
+void check_names(const char* flag, const std::vector<std::string>& found,
+                 const std::vector<std::string>& known) {
+  for (const auto& name : found) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    fail_usage(flag, " '", name, "' is none of ", join(known, ", "), ".",
+               did_you_mean(name, known));
   }
-  if (path_exists(source.name)) return open_file(source);
-  fail_unknown(source.name);
 }
 
 struct Configuration {
@@ -59,69 +39,56 @@ struct Configuration {
   int64_t threads = 0;
 };
 
-// Sets the number of torch's threads; the destructor restores the old number.
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
-    if (threads != before_) at::set_num_threads(int(threads));
-  }
-  ~ThreadsScope() {
-    if (at::get_num_threads() != before_) at::set_num_threads(before_);
-  }
-  ThreadsScope(const ThreadsScope&) = delete;
-  ThreadsScope& operator=(const ThreadsScope&) = delete;
-
- private:
-  int before_;
-};
+// Sets the number of threads until the result is destroyed.
+std::shared_ptr<void> use_threads(const BenchBackend& backend, int64_t threads) {
+  const int before = engine_threads();
+  if (threads == before) return nullptr;
+  backend.set_threads(int(threads));
+  return {nullptr, [set = backend.set_threads, before](void*) { set(before); }};
+}
 
 void give_memory_back() {
   BlockCache::instance().empty();
   malloc_trim(0);
 }
 
-// Caches the input of the last task, and the logits of plain modules in fp32 for this input.
+std::string key_of(const Configuration& c) {
+  const auto& t = c.task;
+  return cat(c.source.name, ' ', c.source.mixer, ' ', t.test, ' ', t.batch, ' ', t.size);
+}
+
+// Caches the input of the last task, and the fp32 logits of the reference for this input.
 class Reference {
  public:
-  struct Pair {
-    Tensor input, logits;
-  };
+  explicit Reference(const BenchBackend& backend) : backend_(backend) {}
 
-  const Pair& get(const Configuration& c) {
-    const auto& t = c.task;
-    const std::string key = cat(c.source.name, ' ', c.source.mixer, ' ', t.test, ' ', t.batch, ' ',
-                                t.size, ' ', t.steps);
-    if (key == key_) return pair_;
-    const auto model = open_bench_model(c.source);
-    pair_.input = model->draw_input(t);
-    BenchTask here = t;  // the CPU's numbers are those of every device
-    here.device = torch::kCPU;
+  const std::pair<Array, Array>& get(const Configuration& c) {
+    if (key_of(c) == key_) return pair_;
+    const auto model = backend_.open(c.source);
+    BenchTask here = c.task;  // the CPU's numbers are those of every device
+    here.device = "cpu";
+    const Array input = model->draw_input(here);
     const BenchRunner runner =
-        model->make_runner(here, pair_.input, Precision::kFp32, /*engine=*/false);
+        model->make_runner(here, input, Precision::kFp32, /*engine=*/!backend_.modules);
     runner.prepare();
-    pair_.logits = runner.run().to(torch::kFloat).clone();
-    key_ = key;
+    pair_ = {input, backend_.floats(runner.run()).clone()};
+    key_ = key_of(c);
     return pair_;
   }
 
  private:
+  const BenchBackend& backend_;
   std::string key_;
-  Pair pair_;
+  std::pair<Array, Array> pair_;
 };
 
-std::string name_of_device(torch::Device device) {
-  if (device.is_cpu()) return "cpu";
-  const auto facts = gpu_facts(device.index());
-  return facts ? facts->name : device.str();
-}
-
-ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
+ModelBenchRow row_of(const Configuration& c, const BenchModel& model, const BenchDevice& device) {
   ModelBenchRow row;
   row.model = c.source.name;
-  row.kind = model.kind();
-  row.unit = cat(model.unit(), "/s");
-  row.device = name_of_device(c.task.device);
-  row.mixer = model.mixer();
+  row.kind = model.facts.kind;
+  row.unit = cat(model.facts.unit, "/s");
+  row.device = device.name;
+  row.mixer = model.facts.mixer;
   row.test = c.task.test;
   row.precision = c.precision;
   row.batch = c.task.batch;
@@ -131,28 +98,28 @@ ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
   return row;
 }
 
-Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenchRow& row) {
+Array checked_logits(const BenchBackend& backend, const BenchRunner& runner, const Array& wanted,
+                     ModelBenchRow& row) {
   runner.prepare();
-  const Tensor found = runner.run().cpu().to(torch::kFloat).clone();
+  Array found = backend.floats(runner.run()).clone();
   row.error = relative_error(found, wanted);
   const double allowed = facts_of(row.precision).logit_error;
   if (!(row.error <= allowed)) {
     fail_data("The logits of ", row.model, " in ", row.precision,
               row.engine ? " by the engine" : "", ", batch ", row.batch, ", deviate by ", row.error,
-              " of the largest from the plain ones, more than ", allowed,
+              " of the largest from the ", backend.modules ? "plain ones" : "engine's in fp32",
+              ", more than ", allowed,
               "; nothing was measured. Please report this with the output of `tost info`.");
   }
   return found;
 }
 
 void fill_times(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
-                ModelBenchRow& row) {
-  row.times_ms = time_rounds(options.warmup, options.repeat,
-                             {{[&] { runner.run(); }, runner.prepare}}, ms_clock(c.task.device))[0];
-  const bool decode = c.task.test == "decode";
-  if (decode) {
-    for (double& ms : row.times_ms) ms /= double(c.task.steps);
-  }
+                const BenchDevice& device, ModelBenchRow& row) {
+  row.times_ms =
+      time_rounds(options.warmup, options.repeat, {{[&] { runner.run(); }, runner.prepare}},
+                  ms_clock([&] { device.synchronize(); }))[0];
+  for (double& ms : row.times_ms) ms /= double(c.task.steps);
   const Quartiles q = quartiles(row.times_ms);
   row.low_ms = q.low, row.median_ms = q.median, row.high_ms = q.high;
   const int64_t each = c.task.test == "prefill" ? c.task.size : 1;
@@ -163,7 +130,7 @@ void fill_times(const ModelBenchOptions& options, const Configuration& c, const 
 void fill_work(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
                ModelBenchRow& row) {
   const int64_t calls = std::max<int64_t>(3, options.repeat / 2);
-  const double each = double(calls) * (c.task.test == "decode" ? double(c.task.steps) : 1.0);
+  const double each = double(calls * c.task.steps);
   for (int64_t i = 0; i < calls; ++i) {
     runner.prepare();
     const auto start = Clock::now();
@@ -178,47 +145,45 @@ void fill_work(const ModelBenchOptions& options, const Configuration& c, const B
 }
 
 void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
-                 torch::Device device, ModelBenchRow& row) {
+                 const BenchDevice& device, ModelBenchRow& row) {
   // Skips decoding, whose products have a few rows and are bound by reading the weights.
-  if (row.test != "decode" && facts_of(row.precision).packing) {
-    const auto floor =
-        measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
+  if (options.backend.products && row.test != "decode" && facts_of(row.precision).packing) {
+    const auto floor = options.backend.products(
+        products, row.precision, std::max<int64_t>(3, options.repeat / 2), options.device);
     row.products_ms = floor.ms, row.products_gflop = floor.gflop;
   }
-  if (row.weight_bytes >= 8) row.read_ms = memory_read_ms(row.weight_bytes, device);
+  if (row.weight_bytes >= 8) row.read_ms = device.read_ms(row.weight_bytes);
 }
 
 ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
                       Reference& reference) {
-  const ThreadsScope threads(c.threads);
+  const auto threads = use_threads(options.backend, c.threads);
+  const auto device = options.backend.device(c.task.device);
   ModelBenchRow row;
   std::vector<Product> products;
   {
     const auto [input, wanted] = reference.get(c);
     give_memory_back();
-    const bool counted = restart_high_water();
-    restart_device_peak(c.task.device);
-    const auto model = open_bench_model(c.source);
-    row = row_of(c, *model);
+    device->restart_peak();
+    const auto model = options.backend.open(c.source);
+    row = row_of(c, *model, *device);
     products = model->products(c.task);
     BenchRunner runner;
     try {
       runner = model->make_runner(c.task, input, c.precision, c.engine);
       row.weight_bytes = runner.weight_bytes;
-      checked_logits(runner, wanted, row);
-      fill_times(options, c, runner, row);
+      checked_logits(options.backend, runner, wanted, row);
+      fill_times(options, c, runner, *device, row);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       row.missing = error.what();
       return row;
     }
     if (options.work && c.engine) fill_work(options, c, runner, row);
-    const bool here = c.task.device.is_cpu();
-    if (!here) row.peak_bytes = device_peak_bytes(c.task.device);
-    if (here && counted) row.peak_bytes = high_water_bytes();
+    row.peak_bytes = device->peak_bytes();
   }
   give_memory_back();
-  if (options.floors) fill_floors(options, products, c.task.device, row);
+  if (options.floors) fill_floors(options, products, *device, row);
   give_memory_back();
   return row;
 }
@@ -226,17 +191,14 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
 // Returns the tasks that are measured for one model.
 std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& model) {
   std::vector<BenchTask> tasks;
-  const bool pictures = std::string(model.unit()) == "images";
-  const torch::Device device = device_from_name(o.device);
+  const bool pictures = std::string(model.facts.unit) == "images";
   auto sizes = pictures ? o.image_sizes : o.tokens;
-  if (sizes.empty()) sizes = {model.default_size()};
-  for (const std::string& test : model.tests()) {
-    if (!o.tests.empty() && std::find(o.tests.begin(), o.tests.end(), test) == o.tests.end()) {
-      continue;
-    }
+  if (sizes.empty()) sizes = {model.facts.default_size};
+  for (const std::string& test : model.facts.tests) {
+    if (!o.tests.empty() && std::ranges::count(o.tests, test) == 0) continue;
     for (const int64_t batch : o.batches) {
       for (const int64_t size : sizes) {
-        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, device});
+        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, o.device});
       }
     }
   }
@@ -251,12 +213,12 @@ int64_t longest_text(const ModelBenchOptions& o) {
 std::vector<Configuration> configurations(const ModelBenchOptions& o) {
   std::vector<Configuration> all;
   const auto mixers = o.mixers.empty() ? std::vector<std::string>{""} : o.mixers;
-  const auto threads = o.threads.empty() ? std::vector<int64_t>{at::get_num_threads()} : o.threads;
+  const auto threads = o.threads.empty() ? std::vector<int64_t>{engine_threads()} : o.threads;
   const int64_t longest = longest_text(o);
   for (const auto& name : o.models) {
     for (const auto& mixer : mixers) {
       const BenchModelSource source{name, mixer, longest};
-      for (const auto& task : tasks_of(o, *open_bench_model(source))) {
+      for (const auto& task : tasks_of(o, *o.backend.open(source))) {
         for (const int64_t count : threads) {
           for (const Precision precision : o.precisions) {
             for (const bool engine : o.engines) {
@@ -272,14 +234,10 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
 }
 
 void check_device(const ModelBenchOptions& o) {
-  const torch::Device device = device_from_name(o.device);
-  if (device.is_cpu()) return;
-  // Disables TF32, which would round the inputs of cuDNN's convolutions in fp32 to ten bits.
-  at::globalContext().setAllowTF32CuDNN(false);
-  const bool integers = std::any_of(o.precisions.begin(), o.precisions.end(),
-                                    [](Precision p) { return !facts_of(p).modules; });
-  const bool engine = std::find(o.engines.begin(), o.engines.end(), true) != o.engines.end();
-  if (engine || integers || o.work) {
+  if (o.backend.device(o.device)->is_cpu()) return;
+  const bool integers =
+      std::ranges::any_of(o.precisions, [](Precision p) { return !facts_of(p).modules; });
+  if (std::ranges::count(o.engines, true) > 0 || integers || o.work) {
     fail_usage("The inference engine, ", list_of(integer_precisions()),
                " and --work are the CPU's; with --device ", o.device,
                " measure --engine off in fp32 and bf16.");
@@ -287,6 +245,13 @@ void check_device(const ModelBenchOptions& o) {
 }
 
 }  // namespace
+
+Precisions precisions_named(const char* flag, const std::vector<std::string>& names) {
+  check_names(flag, names, names_of(all_precisions()));
+  Precisions found;
+  for (const auto& name : names) found.push_back(precision_from_name(name));
+  return found;
+}
 
 std::vector<int64_t> parse_lengths(const std::string& text) {
   constexpr int64_t kLongest = int64_t{1} << 30;
@@ -336,7 +301,7 @@ void check_model_bench(const ModelBenchOptions& o) {
 std::vector<ModelBenchRow> run_model_bench(
     const ModelBenchOptions& options, const std::function<void(const ModelBenchRow&)>& report) {
   check_model_bench(options);
-  Reference reference;
+  Reference reference(options.backend);
   std::vector<ModelBenchRow> rows;
   for (const Configuration& c : configurations(options)) {
     if (options.stop != nullptr && *options.stop) break;
@@ -352,34 +317,31 @@ void save_bench_weights(const ModelBenchOptions& options, const std::string& fil
                options.models.size(), " and ", options.mixers.size(), ".");
   }
   const std::string mixer = options.mixers.empty() ? "" : options.mixers[0];
-  open_bench_model({options.models[0], mixer, longest_text(options)})->save(file);
+  options.backend.open({options.models[0], mixer, longest_text(options)})->save(file);
 }
 
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file) {
   check_model_bench(options);
   const auto all = configurations(options);
   for (const Configuration& c : all) {
-    const auto &a = c.task, &b = all[0].task;
-    if (c.source.name == all[0].source.name && c.source.mixer == all[0].source.mixer &&
-        a.test == b.test && a.batch == b.batch && a.size == b.size && c.threads == all[0].threads) {
-      continue;
-    }
+    if (key_of(c) == key_of(all[0]) && c.threads == all[0].threads) continue;
     fail_usage("--save-logits takes one model, test, batch, size and number of threads.");
   }
-  Reference reference;
-  std::map<std::string, Tensor> tensors;
+  Reference reference(options.backend);
+  const auto device = options.backend.device(options.device);
+  Arrays arrays;
   for (const Configuration& c : all) {
-    const ThreadsScope threads(c.threads);
+    const auto threads = use_threads(options.backend, c.threads);
     const auto [input, wanted] = reference.get(c);
-    const auto model = open_bench_model(c.source);
-    ModelBenchRow row = row_of(c, *model);
-    tensors["input"] = input;
-    tensors["plain"] = wanted;
+    const auto model = options.backend.open(c.source);
+    ModelBenchRow row = row_of(c, *model, *device);
+    arrays["input"] = input;
+    arrays["plain"] = wanted;
     const BenchRunner runner = model->make_runner(c.task, input, c.precision, c.engine);
-    tensors[cat(c.precision, c.engine ? ".engine" : ".plain")] =
-        checked_logits(runner, wanted, row);
+    arrays[cat(c.precision, c.engine ? ".engine" : ".plain")] =
+        checked_logits(options.backend, runner, wanted, row);
   }
-  save_safetensors(file, tensors);
+  save_arrays(file, arrays);
 }
 
 }  // namespace tost

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "tost/base/error.h"
-#include "tost/study/model_bench.h"
+#include "tost/bench/model_bench.h"
 
 namespace tost {
 namespace {

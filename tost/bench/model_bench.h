@@ -7,29 +7,64 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "tost/base/machine.h"
+#include "tost/bench/bench_model.h"
 #include "tost/bench/measure.h"
 #include "tost/kernels/work_times.h"
-#include "tost/nn/precision.h"
-#include "tost/torch.h"
 
 namespace tost {
 
+// Where a model runs: the CPU, unless a program knows other devices.
+class BenchDevice {
+ public:
+  explicit BenchDevice(std::string name = "cpu") : name(std::move(name)) {}
+  virtual ~BenchDevice() = default;
+
+  bool is_cpu() const { return name == "cpu"; }
+  virtual void synchronize() const {}
+  virtual void restart_peak() { counted_ = restart_high_water(); }
+  virtual int64_t peak_bytes() const { return counted_ ? high_water_bytes() : 0; }  // 0: unknown
+  virtual double read_ms(int64_t bytes) const { return memory_read_ms(bytes); }
+
+  const std::string name;  // or of the GPU
+
+ private:
+  bool counted_ = false;
+};
+
+// What a program runs the models with.
+struct BenchBackend {
+  // Opens a preset or a file. Gives presets the same random weights at every call.
+  std::unique_ptr<BenchModel> (*open)(const BenchModelSource& source) = nullptr;
+  std::unique_ptr<BenchDevice> (*device)(const std::string& name) = nullptr;
+  void (*set_threads)(int threads) = nullptr;
+  // Whether models have plain modules, whose logits are the reference; else those of the engine.
+  bool modules = false;
+  // Returns logits on the CPU in float32.
+  Array (*floats)(const Array& logits) = [](const Array& logits) { return logits; };
+  // Times matrix products; null: they are not measured.
+  ProductFloor (*products)(const std::vector<Product>& products, Precision precision,
+                           int64_t repeat, const std::string& device) = nullptr;
+};
+
 struct ModelBenchOptions {
+  BenchBackend backend;
   std::vector<std::string> models{"tost_cab_small_12_p16"};  // presets or files
   std::vector<std::string> mixers;                           // of presets; empty: the preset's
   std::vector<std::string> tests;                            // empty: all that a model has
   std::vector<int64_t> batches{1};
   std::vector<int64_t> image_sizes;  // empty: the model's
   std::vector<int64_t> tokens;       // empty: a length of the model's
-  std::vector<int64_t> threads;      // empty: torch's setting
+  std::vector<int64_t> threads;      // empty: as many as are set
   Precisions precisions{Precision::kFp32};
   std::vector<bool> engines{true, false};
-  std::string device = "cpu";  // as device_from_name() takes it
+  std::string device = "cpu";  // of BenchBackend::device
   int64_t steps = 16;          // tokens of a repetition of decode
   int64_t warmup = 2, repeat = 10;
   bool floors = true;                       // measure products and memory
@@ -44,7 +79,7 @@ struct ModelBenchRow {
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
   std::string missing;  // why nothing was measured; "": it was
-  double error = 0;     // largest deviation from the plain fp32 logits, relative to the largest
+  double error = 0;     // largest deviation from the reference in fp32, relative to the largest
   std::vector<double> times_ms;                   // of a repetition; of decode, a step of it
   double low_ms = 0, median_ms = 0, high_ms = 0;  // quartiles
   double rate = 0;                                // of the median
@@ -75,18 +110,28 @@ void check_model_bench(const ModelBenchOptions& options);
 
 // Measures every combination, and calls `report` with each finished row. A combination that a model
 // does not support gives a row with the reason. Throws usage Errors for bad options, and a data
-// Error if logits deviate too much from those of the plain modules.
+// Error if logits deviate too much from the reference.
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 
 // Writes the only model of `options` to a model file, with positions for the lengths of `options`.
 void save_bench_weights(const ModelBenchOptions& options, const std::string& file);
 
+// Reads the names of precisions, which a flag gave.
+Precisions precisions_named(const char* flag, const std::vector<std::string>& names);
+
 // Writes "input", "plain" (fp32 logits) and the logits of every precision and path ("fp32.plain",
 // "bf16.engine") to a safetensors file. `options` must have one model, test, batch and size.
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file);
 
 // ---- Rows as Markdown and JSON, and a comparison of two runs. ----
+
+// The machine and the subject of a measurement, which every row in JSON contains.
+struct BenchOrigin {
+  std::string cpu, features, isa;  // features separated by blanks
+  std::string version, commit, build, compiler, torch;
+  std::string date;  // UTC, 2025-01-31T12:00:00Z
+};
 
 // The rows as JSON: {"rows": [...]} with flat objects. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);

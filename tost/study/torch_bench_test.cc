@@ -1,4 +1,4 @@
-#include "tost/study/model_bench.h"
+#include "tost/study/torch_bench.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/testing/errors.h"
 #include "tests/testing/temp_dir.h"
 #include "tost/base/error.h"
-#include "tost/bench/bench_model.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/ops/safetensors.h"
@@ -20,6 +20,10 @@ using testing::tiny_model_bench;
 
 std::vector<ModelBenchRow> rows_of(const ModelBenchOptions& options) {
   return run_model_bench(options, [](const ModelBenchRow&) {});
+}
+
+double deviation(const torch::Tensor& found, const torch::Tensor& wanted) {
+  return relative_error(floats_of(found), floats_of(wanted));
 }
 
 void expect_measured(const ModelBenchRow& row) {
@@ -150,8 +154,7 @@ TEST(ModelBench, SaysWhatAModelDoesNotHave) {
 TEST(ModelBench, WeightsForLongTextsHaveNoPositions) {
   const testing::TempDir folder;
   const std::string model = (folder.path() / "model.safetensors").string();
-  ModelBenchOptions options;
-  options.models = {"tost_gpt_char"};
+  auto options = tiny_model_bench("tost_gpt_char");
   options.tests = {"prefill"};
   options.tokens = {32};
   save_bench_weights(options, model);
@@ -173,14 +176,14 @@ TEST(ModelBench, SavedWeightsGiveTheSameLogits) {
   const auto loaded = load_model_file(model);
   const torch::NoGradGuard no_grad;
   const auto found = loaded.model->forward(file.tensors.at("input"));
-  EXPECT_LT(relative_error(found, file.tensors.at("plain")), 1e-6);
-  EXPECT_EQ(relative_error(file.tensors.at("fp32.plain"), file.tensors.at("plain")), 0);
-  EXPECT_GT(relative_error(file.tensors.at("bf16.plain"), file.tensors.at("plain")), 1e-5);
+  EXPECT_LT(deviation(found, file.tensors.at("plain")), 1e-6);
+  EXPECT_EQ(deviation(file.tensors.at("fp32.plain"), file.tensors.at("plain")), 0);
+  EXPECT_GT(deviation(file.tensors.at("bf16.plain"), file.tensors.at("plain")), 1e-5);
   // Pictures show in the logits: the first of the batch is not the second.
   options.batches = {2};
   save_bench_logits(options, logits);
   const auto two = load_safetensors(logits).tensors.at("plain");
-  EXPECT_GT(relative_error(two[0], two[1]), 0.05);
+  EXPECT_GT(deviation(two[0], two[1]), 0.05);
   options.models = {model};
   EXPECT_EQ(rows_of(options).size(), 2u);
 }
@@ -194,9 +197,9 @@ TEST(ModelBench, StopsBetweenConfigurations) {
 
 TEST(ModelBench, RelativeErrorIsInfiniteWhereNothingCanBeCompared) {
   const auto a = torch::tensor({1.0, -4.0}), b = torch::tensor({1.0, -3.0});
-  EXPECT_DOUBLE_EQ(relative_error(b, a), 0.25);
-  EXPECT_TRUE(std::isinf(relative_error(a, torch::tensor({1.0}))));
-  EXPECT_TRUE(std::isinf(relative_error(torch::tensor({1.0, double(NAN)}), a)));
+  EXPECT_DOUBLE_EQ(deviation(b, a), 0.25);
+  EXPECT_TRUE(std::isinf(deviation(a, torch::tensor({1.0}))));
+  EXPECT_TRUE(std::isinf(deviation(torch::tensor({1.0, double(NAN)}), a)));
 }
 
 TEST(ModelBench, RefusesBadOptions) {
