@@ -173,7 +173,7 @@ class Alone(cli_test.Case):
                 (["--data", "shapes", "--corrupt", "nois"], 2, "nois"), (["--data", "shapes", "--batch", "0"], 2, "--batch is 0"),
                 (["--data", "shapes", "--limit", "3"], 2, "--limit goes with language models"), ([], 2, "--data is needed"),
                 (["--data", "missing"], 1, "There is no directory 'missing'"),
-                (["--data", folder], 2, "The data has 1 classes but the model has")):
+                (["--data", folder], 2, "has 1 class but the model has 10")):
             self.assertIn(says, self.alone("eval", "shapes", *args, expect=code).stderr)
         self.assertIn("--corrupt goes with image models",
                       self.alone("eval", "words", "--data", "x", "--corrupt", "blur", expect=2).stderr)

@@ -75,13 +75,22 @@ Precision stored_precision(const std::map<std::string, std::string>& metadata,
             list_of(all_precisions()), ".");
 }
 
+void check_class_count(size_t found, size_t wanted, const std::string& data) {
+  if (found == wanted) return;
+  fail_usage("'", data, "' has ", found, found == 1 ? " class" : " classes", " but the model has ",
+             wanted, "; give data of the classes it was trained on.");
+}
+
+std::string other_class_names(const std::vector<std::string>& found,
+                              const std::vector<std::string>& wanted, const std::string& data) {
+  if (found == wanted) return "";
+  return cat("classes of '", data, "' have other names than those the model was trained on (",
+             found.front(), ", ... against ", wanted.front(), ", ...); they are matched by number");
+}
+
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
                    const std::string& data) {
-  if (found.size() != wanted.size()) {
-    fail_usage("'", data, "' has ", found.size(), found.size() == 1 ? " class" : " classes",
-               " but the model has ", wanted.size(),
-               "; give data of the classes it was trained on.");
-  }
+  check_class_count(found.size(), wanted.size(), data);
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i] == wanted[i]) continue;
     fail_usage("Class ", i + 1, " of '", data, "' is ", shown(found[i], 40), " but the model's is ",

@@ -55,10 +55,15 @@ Precision stored_precision(const std::map<std::string, std::string>& metadata,
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
 
-// Reads an integer. Reads an integer. Throws a data Error about `what` for other values, such as
-// 12.5, which get<int64_t>() would accept.
+// Reads an integer. Throws a data Error about `what` for other values, such as 12.5, which
+// get<int64_t>() would accept.
 int64_t json_integer(const nlohmann::json& value, const std::string& what = "it");
 
+// Throws a usage Error that names the data if it has another number of classes than the model.
+void check_class_count(size_t found, size_t wanted, const std::string& data);
+// A sentence without "the" and full stop, if the data's classes have other names; else "".
+std::string other_class_names(const std::vector<std::string>& found,
+                              const std::vector<std::string>& wanted, const std::string& data);
 // Throws a usage Error unless the data named `data` have the model's classes in the model's order.
 void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
                    const std::string& data);

@@ -12,19 +12,6 @@
 namespace tost {
 namespace {
 
-void check_classes(const ModelInfo& info, const ImageDataset& pictures, const std::string& name,
-                   const ScoreOptions& options) {
-  const auto& classes = pictures.classes();
-  if (int64_t(classes.size()) != info.config.classes) {
-    fail_usage("The data has ", classes.size(), " classes but the model has ", info.config.classes,
-               "; evaluate it on the data it was trained for, or fine-tune it.");
-  }
-  if (info.classes == classes) return;
-  options.warn(cat("the classes of '", name,
-                   "' have other names than those the model was trained on (", classes.front(),
-                   ", ... against ", info.classes.front(), ", ...); they are matched by number"));
-}
-
 // Reads pictures begin, begin + 1, ... as inputs of the network [labels.size(), channels, S, S].
 void read_pictures(const ImageDataset& pictures, int64_t begin, const Preprocess& p,
                    const Normalizer& normalize, const Corruption& corruption, float* to,
@@ -62,7 +49,9 @@ nlohmann::json score_pictures(const ModelInfo& info, const DataSpec& data,
   const std::string split = options.split.empty() ? "test" : options.split;
   const auto pictures = open_image_dataset(data, split);
   if (pictures->size() < 1) fail_data("The data set holds no picture to load.");
-  check_classes(info, *pictures, data.path, options);
+  check_class_count(pictures->classes().size(), info.classes.size(), data.path);
+  const std::string others = other_class_names(pictures->classes(), info.classes, data.path);
+  if (!others.empty()) options.warn("the " + others);
   const Preprocess& p = info.preprocess;
   const Normalizer normalize(p);
   const int64_t batch = std::min(options.batch == 0 ? 100 : options.batch, pictures->size());

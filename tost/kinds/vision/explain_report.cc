@@ -227,23 +227,6 @@ void note_mixer(VisionReport& report) {
   }
 }
 
-void check_classes(const ModelInfo& info, const ImageDataset* data, const std::string& name) {
-  if (data == nullptr || int64_t(data->classes().size()) == info.config.classes) return;
-  fail_usage("The data '", name, "' has ", data->classes().size(), " classes but the model has ",
-             info.config.classes, "; give the data it was trained for.");
-}
-
-std::string class_warning(const ModelInfo& info, const VisionExplainOptions& o) {
-  for (const auto* data : {&o.train, &o.held}) {
-    if (*data == nullptr || (*data)->classes() == info.classes) continue;
-    return cat("The classes of '", o.data,
-               "' have other names than those the model was trained on (",
-               (*data)->classes().front(), ", ... against ", info.classes.front(),
-               ", ...); they are matched by number.");
-  }
-  return "";
-}
-
 }  // namespace
 
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
@@ -251,14 +234,17 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
   const VisionConfig& config = loaded.info.config;
   const bool linear = config.architecture == "linear";
   if (o.samples < 1) fail_usage("--samples is ", o.samples, "; at least 1 is needed.");
-  check_classes(loaded.info, o.train.get(), o.data);
-  check_classes(loaded.info, o.held.get(), o.data);
   VisionReport report;
+  for (const auto* data : {&o.train, &o.held}) {
+    if (*data == nullptr) continue;
+    check_class_count((*data)->classes().size(), loaded.info.classes.size(), o.data);
+    const auto others = other_class_names((*data)->classes(), loaded.info.classes, o.data);
+    if (!others.empty()) report.class_warning = cat("The ", others, ".");
+  }
   report.info = loaded.info;
   report.checkpoint = loaded.file.string();
   report.data = o.data;
   report.bound = o.bound;
-  report.class_warning = class_warning(loaded.info, o);
   const int64_t depth = linear ? 0 : config.depth;
   report.layers = choose_numbers(o.layers, depth, "layer");
   if (o.layers.empty()) report.layers = spread_numbers(depth, 3);
