@@ -71,7 +71,10 @@ void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, Langua
   const bool rows_wanted = hidden != nullptr && (batch > 1 || layout_ == Layout::kStored);
   const bool few = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
   const bool steps = traced != nullptr || (few && !rows_wanted);
-  const int64_t piece = kPieceTokens / (layout_ == Layout::kStored ? 1 : 2);  // saves memory
+  // Shorter pieces save memory, which matters most next to small weights.
+  const bool integers =
+      weights_->type == kernels::WeightType::kInt8 || weights_->type == kernels::WeightType::kInt4;
+  const int64_t piece = kPieceTokens / (layout_ == Layout::kStored ? 1 : integers ? 4 : 2);
   const int64_t at_once = traced != nullptr ? kTracedTokens
                           : steps           ? kMostFewRows / batch
                                             : std::max<int64_t>(1, piece / batch);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tost/base/checked.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/block_cache.h"
 #include "tost/kernels/row_ops.h"
@@ -29,7 +28,7 @@ bool wants_bfloat16(const LanguageWeights& weights) {
 }
 
 PackedLinear packed(const StepWeight& weight, Packing packing) {
-  return weight.defined() ? PackedLinear(weight.rounded(), weight.bias, packing) : PackedLinear();
+  return weight.defined() ? PackedLinear(weight, {}, packing) : PackedLinear();
 }
 
 // Whether a block's mixer reads and gives bfloat16.
@@ -63,14 +62,16 @@ void LanguagePrefill::lay_out(int64_t index, bool opening) {
     block.gate = packed(b.gate, packing_);
     block.forget = packed(b.forget, packing_);
   } else {
-    block.out = packed_onto_rows(b.out.rounded(), b.out.bias, b.gamma1, packing_, block.out_shift);
+    if (layout_ == Layout::kPassing) block = {};  // what open() needed
+    block.out = packed_onto_rows(b.out, b.gamma1, packing_, block.out_shift);
     block.fc = packed(b.fc, packing_);
-    block.proj =
-        packed_onto_rows(b.proj.rounded(), b.proj.bias, b.gamma2, packing_, block.proj_shift);
+    block.proj = packed_onto_rows(b.proj, b.gamma2, packing_, block.proj_shift);
   }
   for (const auto* map : block.maps()) {
     if (map->defined()) product_bytes_ = std::max(product_bytes_, map->scratch_bytes(tile_rows_));
   }
+  if (opening) return;
+  hidden_columns_ = block.fc.panels_within(kPrefillColumns) * block.fc.panel_columns();
 }
 
 void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
@@ -186,9 +187,8 @@ void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t threads = few ? 1 : engine_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
   const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
-  const int64_t tile_bytes = aligned(tile_rows_ * dim_ * 4) +
-                             aligned(tile_rows_ * weights_.mlp_hidden * 4) +
-                             aligned(product_bytes_);
+  const int64_t tile_bytes =
+      tile_bytes_of(dim_) + tile_bytes_of(hidden_columns_) + aligned(product_bytes_);
   parallel_tasks(divide_up(rows, size), [&](int64_t begin, int64_t end) {
     const ScratchBlock scratch{size_t(tile_bytes)};
     for (int64_t t = begin; t < end; ++t) {
@@ -218,14 +218,14 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
   result.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
   result.next = blocks_[size_t(index)].out.ahead();
   in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
-         tile.scratch + aligned(tile_rows_ * dim_ * 4));
+         tile.scratch + tile_bytes_of(dim_));
   const auto project = [&](const PackedLinear& map, Array& buffer) {
     if (!map.defined()) return;
     PackedResult numbers;
     numbers.stride = map.outputs();
     numbers.data = buffer.mutable_data() + tile.first * numbers.stride;
     map.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, numbers,
-            tile.scratch + aligned(tile_rows_ * dim_ * 4));
+            tile.scratch + tile_bytes_of(dim_));
   };
   project(blocks_[size_t(index)].router, pi_);
   project(blocks_[size_t(index)].gate, gate_);
@@ -235,8 +235,8 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
 void LanguagePrefill::close(int64_t index, const Tile& tile) {
   const auto& block = weights_.blocks[size_t(index)];
   const auto& maps = blocks_[size_t(index)];
-  char* hidden = tile.scratch + aligned(tile_rows_ * dim_ * 4);
-  char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
+  char* hidden = tile.scratch + tile_bytes_of(dim_);
+  char* product = hidden + tile_bytes_of(hidden_columns_);
   float* stream = x_.mutable_data() + tile.first * dim_;
   const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
   const int64_t at_once = maps.fc.panels_within(kPrefillColumns);

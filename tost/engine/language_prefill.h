@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tost/base/checked.h"
 #include "tost/engine/language_weights.h"
 #include "tost/engine/packed_linear.h"
 
@@ -53,6 +54,10 @@ class LanguagePrefill {
     char* scratch;
   };
 
+  // The size of a tile's rows of so many columns between products.
+  int64_t tile_bytes_of(int64_t columns) const {
+    return aligned(tile_rows_ * columns * (narrow_ ? 2 : 4));
+  }
   void lay_out(int64_t block, bool opening);
   void reserve(int64_t rows);
   const float* run_all(const int64_t* ids);
@@ -79,6 +84,7 @@ class LanguagePrefill {
   std::vector<Block> blocks_;
   PackedLinear head_;          // laid out when first needed
   int64_t product_bytes_ = 0;  // scratch of a product
+  int64_t hidden_columns_ = 0;
   // Of all rows: the residual stream; what mixers read and give, float32 or bfloat16; the results
   // of mixers before rounding, and tokens after a convolution.
   Array x_, w_, y_, mixed_, base_;

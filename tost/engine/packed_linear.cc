@@ -1,10 +1,11 @@
 #include "tost/engine/packed_linear.h"
 
 #include <atomic>
+#include <cstring>
+#include <vector>
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
-#include "tost/engine/quantized_weight.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/products/wide_rows.h"
 #include "tost/kernels/work_times.h"
@@ -31,6 +32,19 @@ bool has_microkernel(Packing packing) {
 // Whether kInt8 has no microkernel here but pair_product() serves.
 bool int8_by_pairs() {
   return kernels::has_pair_product() && !has_microkernel(Packing::kInt8);
+}
+
+// The map of a float matrix [out, in].
+StepWeight float_map(const Array& weight, const Array& bias) {
+  if (weight.shape().size() != 2 || weight.numel() == 0) {
+    fail_usage("A packed linear map is made from a floating matrix [out, in]; got ", shown(weight),
+               ".");
+  }
+  if (bias.defined() && bias.shape() != Array::Shape{weight.size(0)}) {
+    fail_usage("The bias of a packed linear map with ", weight.size(0), " outputs has ",
+               bias.numel(), " values.");
+  }
+  return {.inputs = weight.size(1), .values = weight.as_float(), .bias = bias};
 }
 
 }  // namespace
@@ -65,44 +79,39 @@ PackedLinear::Method PackedLinear::method_for(Packing packing) const {
   return has_microkernel(packing) && inputs_ % group == 0 ? Method::kMicrokernel : Method::kWide;
 }
 
-// Writes value(output, input) for every weight in the order that the product reads.
-template <class T, class Value>
-void PackedLinear::lay_out(TorchDtype dtype, const Value& value) {
+// Writes every weight in the order that the product reads. row(output, wide, narrow) returns the
+// weights of an output; the buffers [inputs] may hold them.
+template <class T, class Row>
+void PackedLinear::lay_out(TorchDtype dtype, const Row& row) {
   // Adjacent inputs of an output, and how many of these groups are as far apart as the first two.
-  const int64_t group = method_ == Method::kWide    ? 1
-                        : method_ == Method::kPairs ? 2
-                                                    : 4 / int64_t(sizeof(T));
+  constexpr int64_t kGroup = 4 / sizeof(T);
   constexpr int64_t kGroups = kernels::kTileColumns / 2;
   const bool tiles = method_ == Method::kTiles, whole = tiles || method_ == Method::kWide;
   const int64_t columns = whole ? panels_ * panel_columns_ : outputs_;
   weight_ = Array::zeros({columns * inputs_}, dtype);
   T* const all = weight_.mutable_data<T>();
   parallel_tasks(panels_, [&](int64_t begin, int64_t end) {
+    std::vector<float> wide(size_t(inputs_), 0);
+    std::vector<T> narrow(size_t(inputs_), 0);
     for (int64_t o = begin * panel_columns_; o < std::min(outputs_, end * panel_columns_); ++o) {
+      const T* from = row(o, wide.data(), narrow.data());
       const int64_t first = o / panel_columns_ * panel_columns_, column = o - first;
       const int64_t width = tiles ? kGroups : std::min(panel_columns_, columns - first);
-      T* to = all + first * inputs_ + column % width * group;
-      if (tiles) to += column / width * kGroups * kGroups * group;
-      for (int64_t i = 0; i < inputs_; i += group, to += width * group) {
-        if (tiles && i > 0 && i % (kGroups * group) == 0) to += kGroups * kGroups * group;
-        for (int64_t k = 0; k < group; ++k) to[k] = value(o, i + k);
+      T* to = all + first * inputs_ + column % width * kGroup;
+      if (tiles) to += column / width * kGroups * kGroups * kGroup;
+      for (int64_t i = 0; i < inputs_; i += kGroup, to += width * kGroup) {
+        if (tiles && i > 0 && i % (kGroups * kGroup) == 0) to += kGroups * kGroups * kGroup;
+        std::memcpy(to, from + i, 4);
       }
     }
   });
 }
 
 PackedLinear::PackedLinear(const Array& weight, const Array& bias, Packing packing)
-    : packing_(packing) {
-  if (weight.shape().size() != 2 || weight.numel() == 0) {
-    fail_usage("A packed linear map is made from a floating matrix [out, in]; got ", shown(weight),
-               ".");
-  }
-  outputs_ = weight.size(0);
-  inputs_ = weight.size(1);
-  if (bias.defined() && bias.shape() != Array::Shape{outputs_}) {
-    fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
-               " values.");
-  }
+    : PackedLinear(float_map(weight, bias), {}, packing) {}
+
+PackedLinear::PackedLinear(const StepWeight& map, const Array& gamma, Packing packing)
+    : inputs_(map.inputs), outputs_(map.outputs()), packing_(packing) {
   method_ = method_for(packing);
   // The registers of a microkernel hold so many columns, and their sums stay in cache. 96 columns
   // read the rows less often than 64; a last narrow panel would cost more than that gains.
@@ -112,20 +121,34 @@ PackedLinear::PackedLinear(const Array& weight, const Array& bias, Packing packi
                    : outputs_ % 96 == 0        ? 96
                                                : 64;
   panels_ = divide_up(outputs_, panel_columns_);
-  if (bias.defined()) bias_ = bias.as_float().clone();
-  const Array wide = weight.as_float();
-  const float* from = wide.data();
-  const auto at = [from, in = inputs_](int64_t o, int64_t i) { return from[o * in + i]; };
+  if (map.bias.defined() && !gamma.defined()) bias_ = map.bias.as_float().clone();
+  const bool as_they_are = map.type == kernels::WeightType::kFloat32 && !gamma.defined();
+  const auto row = [&](int64_t o, float* to) -> const float* {
+    if (as_they_are) return map.values.data() + o * inputs_;
+    map.row(o, to);
+    for (int64_t i = 0; gamma.defined() && i < inputs_; ++i) to[i] *= gamma.data()[o];
+    return to;
+  };
   if (packing == Packing::kInt8) {
+    Array wide = as_they_are ? map.values : Array::empty({outputs_, inputs_});
+    for (int64_t o = 0; !as_they_are && o < outputs_; ++o) {
+      row(o, wide.mutable_data() + o * inputs_);
+    }
     round_to_int8(wide);
   } else if (packing == Packing::kFloat32) {
-    lay_out<float>(TorchDtype::kFloat32, at);
-  } else if (method_ == Method::kWide) {
     lay_out<float>(TorchDtype::kFloat32,
-                   [at](int64_t o, int64_t i) { return from_bfloat16(to_bfloat16(at(o, i))); });
+                   [&](int64_t o, float* wide, float*) { return row(o, wide); });
+  } else if (method_ == Method::kWide) {
+    lay_out<float>(TorchDtype::kFloat32, [&](int64_t o, float* wide, float* rounded) {
+      const float* from = row(o, wide);
+      for (int64_t i = 0; i < inputs_; ++i) rounded[i] = from_bfloat16(to_bfloat16(from[i]));
+      return rounded;
+    });
   } else {
-    lay_out<uint16_t>(TorchDtype::kBFloat16,
-                      [at](int64_t o, int64_t i) { return to_bfloat16(at(o, i)); });
+    lay_out<uint16_t>(TorchDtype::kBFloat16, [&](int64_t o, float* wide, uint16_t* narrow) {
+      kernels::round_rows(row(o, wide), 1, inputs_, narrow);
+      return narrow;
+    });
   }
 }
 
@@ -134,14 +157,21 @@ void PackedLinear::round_to_int8(const Array& weight) {
   const QuantizedWeight rounded = quantize_int8(weight);
   const auto* values = rounded.values.data<int8_t>();
   const float* scales = rounded.scales.data();
-  const auto at = [values, in = inputs_](int64_t o, int64_t i) { return values[o * in + i]; };
   if (!integers()) {
-    return lay_out<float>(TorchDtype::kFloat32, [&](int64_t o, int64_t i) {
-      return static_cast<float>(at(o, i)) * scales[o];
+    return lay_out<float>(TorchDtype::kFloat32, [&](int64_t o, float* wide, const float*) {
+      for (int64_t i = 0; i < inputs_; ++i) wide[i] = float(values[o * inputs_ + i]) * scales[o];
+      return wide;
     });
   }
-  method_ == Method::kPairs ? lay_out<int16_t>(TorchDtype::kInt16, at)
-                            : lay_out<int8_t>(TorchDtype::kInt8, at);
+  if (method_ == Method::kPairs) {
+    lay_out<int16_t>(TorchDtype::kInt16, [&](int64_t o, const float*, int16_t* pairs) {
+      std::copy_n(values + o * inputs_, inputs_, pairs);
+      return pairs;
+    });
+  } else {
+    lay_out<int8_t>(TorchDtype::kInt8,
+                    [&](int64_t o, const float*, const int8_t*) { return values + o * inputs_; });
+  }
   column_scale_ = rounded.scales;
   column_sums_ = Array::empty({divide_up(inputs_, kInputStep) + 1, outputs_}, TorchDtype::kInt32);
   auto* sums = column_sums_.mutable_data<int32_t>();
@@ -150,7 +180,7 @@ void PackedLinear::round_to_int8(const Array& weight) {
     *sum = 0;
     for (int64_t i = 0; i < inputs_; ++i) {
       if (i % kInputStep == 0) sum[outputs_] = *sum, sum += outputs_;
-      *sum += at(o, i);
+      *sum += values[o * inputs_ + i];
     }
   }
 }
@@ -361,19 +391,13 @@ void PackedLinear::release() {
   if (microkernels().release != nullptr) microkernels().release();
 }
 
-PackedLinear packed_onto_rows(Array weight, const Array& bias, const Array& gamma, Packing packing,
+PackedLinear packed_onto_rows(const StepWeight& map, const Array& gamma, Packing packing,
                               Array& shift) {
-  Array scaled = weight.as_float();
-  weight = {};
-  if (!scaled.unique() || !scaled.made_here()) scaled = scaled.clone();
-  const int64_t outputs = scaled.size(0), inputs = scaled.size(1);
-  if (bias.defined()) shift = bias.as_float().clone();
-  for (int64_t o = 0; o < outputs; ++o) {
-    float* row = scaled.mutable_data() + o * inputs;
-    for (int64_t i = 0; i < inputs; ++i) row[i] *= gamma.data()[o];
-    if (bias.defined()) shift.mutable_data()[o] *= gamma.data()[o];
+  if (map.bias.defined()) {
+    shift = map.bias.as_float().clone();
+    for (int64_t o = 0; o < map.outputs(); ++o) shift.mutable_data()[o] *= gamma.data()[o];
   }
-  return {scaled, {}, packing};
+  return {map, gamma, packing};
 }
 
 }  // namespace tost

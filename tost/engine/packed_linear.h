@@ -8,6 +8,7 @@
 
 #include "tost/engine/array.h"
 #include "tost/engine/precision.h"
+#include "tost/engine/weight_source.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/row_ops.h"
 
@@ -71,6 +72,8 @@ class PackedLinear {
   // integers as in quantize_int8(). Throws a usage Error for other shapes, and a data Error if
   // weights that are to become integers are not finite.
   PackedLinear(const Array& weight, const Array& bias, Packing packing);
+  // A map, or, if `gamma` [out] is defined, the map times gamma without its bias.
+  PackedLinear(const StepWeight& map, const Array& gamma, Packing packing);
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
@@ -130,8 +133,8 @@ class PackedLinear {
   };
 
   Method method_for(Packing packing) const;
-  template <class T, class Value>
-  void lay_out(TorchDtype dtype, const Value& value);
+  template <class T, class Row>
+  void lay_out(TorchDtype dtype, const Row& row);
   void round_to_int8(const Array& weight);
   bool integers() const { return packing_ == Packing::kInt8 && method_ != Method::kWide; }
   int64_t element_bytes() const { return packing_ == Packing::kInt8 ? 1 : 2; }  // kTiles
@@ -149,9 +152,9 @@ class PackedLinear {
   Array column_sums_;   // [steps + 1, out] int32, integers: of all weights before a step of inputs
 };
 
-// A map weight [out, in], bias [out] or undefined, times gamma [out], whose results are added to
-// rows that get its bias later: `shift`, the bias times gamma, undefined without a bias.
-PackedLinear packed_onto_rows(Array weight, const Array& bias, const Array& gamma, Packing packing,
+// A map times gamma [out], whose results are added to rows that get its bias later: `shift`, the
+// bias times gamma, undefined without a bias.
+PackedLinear packed_onto_rows(const StepWeight& map, const Array& gamma, Packing packing,
                               Array& shift);
 
 }  // namespace tost

@@ -120,12 +120,12 @@ TokenBlockWeights token_block_weights(WeightSource& source, const std::string& n
   weights.gamma2 = source.values(name + "gamma2", {dim}).clone();
   weights.fc1 = packed_map(source, name + "mlp.fc1", hidden, dim, packing);
   const StepWeight fc2 = wide_map(source, name + "mlp.fc2", dim, hidden, true, packing);
-  weights.fc2 = packed_onto_rows(fc2.values, fc2.bias, weights.gamma2, packing, weights.fc2_shift);
+  weights.fc2 = packed_onto_rows(fc2, weights.gamma2, packing, weights.fc2_shift);
   if (weights.mixer == EngineMixer::kModule) return weights;
   const StepWeight in = wide_map(source, name + "attn.qkv", dim, dim, config.qkv_bias, packing);
-  weights.in = {in.values, in.bias, packing};
+  weights.in = {in, {}, packing};
   const StepWeight out = wide_map(source, name + "attn.to_out.0", dim, dim, true, packing);
-  weights.out = packed_onto_rows(out.values, out.bias, weights.gamma1, packing, weights.out_shift);
+  weights.out = packed_onto_rows(out, weights.gamma1, packing, weights.out_shift);
   if (weights.mixer == EngineMixer::kTssa) {
     weights.temp = source.values(name + "attn.temp", {config.heads, 1}).clone();
   }
@@ -185,7 +185,7 @@ EngineMixer engine_mixer(const VisionConfig& config) {
 PackedLinear packed_map(WeightSource& source, const std::string& name, int64_t out, int64_t in,
                         Packing packing, bool bias) {
   const StepWeight map = wide_map(source, name, out, in, bias, packing);
-  return {map.values, map.bias, packing};
+  return {map, {}, packing};
 }
 
 VisionWeights pack_vision_weights(const VisionConfig& c, WeightSource& source, Packing products) {
