@@ -141,7 +141,7 @@ test-web: configure
 SMALL := tost tost_c
 small:
 	@TOST_SMALL=1 scripts/setup.sh
-	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=16
+	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=32
 	@cmake --build build/small -j $(JOBS) --target $(SMALL)
 
 try: SMALL := tost

@@ -17,6 +17,12 @@
 constexpr int kNoLibrary = -2;
 
 int main(int argc, char** argv) {
+#ifdef TOST_WITHOUT_SCALAR
+  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("aes")) {
+    std::fputs("tost: this build needs SSE4.2 and AES; build with TOST_BUILD_TESTS=ON.\n", stderr);
+    return 1;
+  }
+#endif
   // Checks the working directory: without one, the math library would end the program.
   std::error_code error;
   (void)std::filesystem::current_path(error);
