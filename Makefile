@@ -1,7 +1,7 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
 # make try      build the small program, which needs no torch; name a picture, write a text, serve a page (TRY_SERVE=0: no page)
-# make small    only builds that program, and the C interface: build/small
+# make small    only builds that program, and the C interface: build/small; NATIVE=OFF: for other processors than this one, too
 # make try-web  the same engine in a browser tab: build/web/try, by emscripten
 # make serve    a page and OpenAI's API with the shipped models (models/)
 # make models   train the shipped models again: DATA=folder of their data
@@ -139,9 +139,10 @@ test-web: configure
 
 # What runs models, without torch: no LibTorch is downloaded or linked.
 SMALL := tost tost_c
+NATIVE ?= ON
 small:
 	@TOST_SMALL=1 scripts/setup.sh
-	@test -e build/small/build.ninja || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=32
+	@grep -qs TOST_NATIVE:BOOL=$(NATIVE) build/small/CMakeCache.txt || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=32 -DTOST_NATIVE=$(NATIVE)
 	@cmake --build build/small -j $(JOBS) --target $(SMALL)
 
 try: SMALL := tost

@@ -17,9 +17,9 @@
 constexpr int kNoLibrary = -2;
 
 int main(int argc, char** argv) {
-#ifdef TOST_WITHOUT_SCALAR
-  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("aes")) {
-    std::fputs("tost: this build needs SSE4.2 and AES; build with TOST_BUILD_TESTS=ON.\n", stderr);
+#ifdef TOST_PROCESSOR_NEEDS
+  if (!__builtin_cpu_supports(TOST_PROCESSOR_NEEDS)) {
+    std::fputs("tost: needs " TOST_PROCESSOR_NEEDS "; see `make small NATIVE=OFF`.\n", stderr);
     return 1;
   }
 #endif
