@@ -231,6 +231,7 @@ class Alone(cli_test.Case):
         for args, says in ((["--batch", "0"], "--batch is 0"), (["--engine", "onn"], "--engine is 'onn'"),
                            (["--precision", "fp16"], "Did you mean 'fp32'?"), (["--test", "decode"], "has the test decode")):
             self.assertIn(says, self.alone("bench", "model", "--model", "shapes", *args, expect=2).stderr)
+        self.assertIn("'no.safetensors' does not exist", self.alone("bench", "model", "--model", "no.safetensors", expect=1).stderr)
 
     def test_an_engine_is_measured_without_loading_torch(self):
         command = ["bench", "model", "--model", "words", "--engine", "on", "--tokens", "16", "--repeat", "1", "--no-floor"]

@@ -1,10 +1,9 @@
 // Runs one of two libraries: libtost_small.so, which needs no torch and starts at once, or
 // libtost_program.so, which has all commands. OpenMP's runtime reads its settings when it is
-// loaded, so this program sets them first. By default OpenMP's threads spin while they wait, which
-// is ruinous if another process needs the cores: a training run next to two busy processes fell
-// from 360 to 13 images a second. Threads that never spin must be woken for every parallel region,
-// so that decoding, with a hundred short regions a token, took 9.5 ms instead of 7.0. So threads
-// spin for some 20 microseconds and then sleep.
+// loaded, so this program sets them first. By default OpenMP's threads spin while they wait: a
+// training run next to two busy processes fell from 360 to 13 images a second. Threads that never
+// spin must be woken for every parallel region, so that decoding, with a hundred short regions a
+// token, took 9.5 ms instead of 7.0. So threads spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>
 
 #include <algorithm>
