@@ -26,8 +26,7 @@ struct AttendRowsArgs {
   DType out_dtype = DType::kFloat32;
   const void* values = nullptr;                                 // [N, C] of x's type; null: x
   int64_t values_stride = 0, query_stride = 0, out_stride = 0;  // 0: contiguous
-  // If causal, query h sees the rows up to N - H + h, and with a window > 0 only the last `window`
-  // of these.
+  // If causal, query h sees the rows up to N - H + h; with a window > 0 the last `window` of these.
   bool causal = false;
   int64_t window = 0;
 };

@@ -35,8 +35,7 @@ class OutOfMemory : public std::bad_alloc {
 // Caches released blocks of 128 KiB and more, in eight size classes for each power of two, and
 // reuses the block that was released last. At the limit, frees the block that was unused longest.
 // Blocks of 2 MiB and more are aligned to huge pages, which are requested from the system. Smaller
-// blocks come from malloc. Thread-safe; any thread may release a block. The content of a block is
-// undefined.
+// blocks come from malloc. Thread-safe; any thread may release a block. Contents are undefined.
 class BlockCache {
  public:
   // The cache of the process, never destroyed, so that tensors may outlive static objects.

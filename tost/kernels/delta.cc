@@ -58,9 +58,18 @@ inline int64_t whole_blocks(int64_t n) {
 inline int64_t state_size(const DeltaArgs& a) {
   return whole_blocks(a.keys) * whole_blocks(a.values);
 }
+// Heads that take turns, because their rows lie side by side in memory: states of 256 KiB.
+inline int64_t heads_at_once(const DeltaArgs& a) {
+  return std::max<int64_t>(1, std::min(a.heads, (64 << 10) / std::max<int64_t>(1, state_size(a))));
+}
 inline int64_t carry_of_head(const DeltaArgs& a) {
   return divide_up(a.tokens, kDeltaChunk) * state_size(a);
 }
+
+// Head `head` of all samples, among those that take turns; a round is a block, or backward a chunk.
+struct DeltaPart {
+  int64_t first, last, head, round;
+};
 
 // Rows [tokens, K], [tokens, V] and [tokens, tokens] of a block, or their gradients.
 struct DeltaRows {
@@ -69,14 +78,14 @@ struct DeltaRows {
       for (float** x : all) *x = arena.take<float>(kDeltaBlock * n);
     };
     take({&q, &k, &late, &turned_k}, whole_blocks(a.keys));
-    take({&v, &e, &u, &o}, whole_blocks(a.values));
-    take({&decays, &overlap, &seen}, kDeltaBlock);
+    take({&v, &u, &e, &o}, whole_blocks(a.values));
+    take({&seen, &overlap, &decays}, kDeltaBlock);
     take({&beta, &decay}, 1);
   }
 
   float *q, *k, *late, *turned_k;  // q is scaled; late: k decayed to the block's end; turned_k: kᵀ
-  float *v, *e, *u, *o;
-  float *decays, *overlap, *seen;  // D, D (k k), D (q k) for j <= i
+  float *v, *u, *e, *o;            // one product takes v and u, as it takes q and k
+  float *seen, *overlap, *decays;  // D (q k) for j <= i, D (k k); D
   float *beta, *decay;             // decay: d
 };
 
@@ -98,7 +107,6 @@ struct Left {
 // Rows and n are whole blocks.
 HWY_NOINLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a, const float* b,
                           float* c, float keep = 0, const float* before = nullptr) {
-  constexpr int64_t kRows = 6;  // at two vectors, 12 of 16 registers are sums
   if (before == nullptr) before = c;
   const Wide d;
   const int64_t size = static_cast<int64_t>(hn::Lanes(d));
@@ -129,8 +137,12 @@ HWY_NOINLINE void product(int64_t rows, int64_t n, int64_t depth, const Left& a,
       }
       i += kCount;
     };
-    while (i + kRows <= rows) tile(std::integral_constant<int64_t, kRows>());
-    while (i < rows) tile(std::integral_constant<int64_t, 2>());
+    // At least 8 sums hide their latency; at two vectors, 12 of 16 registers are sums.
+    while (i < rows && kVectors == 1) tile(std::integral_constant<int64_t, 8>());
+    while (i < rows) {
+      tile(std::integral_constant<int64_t, 6>());
+      for (int n = 0; n < 2; ++n) tile(std::integral_constant<int64_t, 5>());
+    }
   });
 }
 
@@ -165,23 +177,21 @@ HWY_NOINLINE float dot(int64_t n, const float* a, const float* b) {
 template <class T>
 class DeltaHead {
  public:
-  DeltaHead(const DeltaArgs& args, int64_t index, void* workspace)
-      : a(args), index(index), arena(workspace) {}
+  DeltaHead(const DeltaArgs& args, const DeltaPart& part, void* workspace)
+      : a(args), part(part), arena(workspace) {}
 
   void forward() {
     const DeltaRows b(arena, a);
-    float* state = arena.take<float>(state_size(a));
-    widen_state(a.state, state);
-    for (int64_t t = 0; t < a.tokens; t += kBlock) {
-      const int64_t count = std::min(kBlock, a.tokens - t);
-      if (a.carry != nullptr && t % kDeltaChunk == 0) {
-        std::copy_n(state, state_size(a), carry(t / kDeltaChunk));
-      }
-      open<true>(t, count, state, b);
-      store_rows(b.o, count, a.values, values, 1.0f, a.o, t);
-      advance(b, state, state);
+    float* state = own_state();
+    const int64_t t = part.round * kBlock, count = std::min(kBlock, a.tokens - t);
+    if (t == 0) widen_state(a.state, state);
+    if (a.carry != nullptr && count > 0 && t % kDeltaChunk == 0) {
+      std::copy_n(state, state_size(a), carry(t / kDeltaChunk));
     }
-    narrow_state(state, a.next_state);
+    open<true>(t, count, state, b);
+    store_rows(b.o, count, a.values, values, 1.0f, a.o, t);
+    advance(b, state, state);
+    if (t + kBlock >= a.tokens) narrow_state(state, a.next_state);
   }
 
   // Processes tokens one by one, in the caller's state. With `next_state`, without `carry`.
@@ -218,24 +228,23 @@ class DeltaHead {
     const DeltaRows s(arena, a), blocks[] = {{arena, a}, {arena, a}, {arena, a}, {arena, a}};
     static_assert(std::size(blocks) == kDeltaBlocks);
     float* states = arena.take<float>(kDeltaBlocks * state_size(a));  // after each block
-    float* grad_state = arena.take<float>(state_size(a));
-    widen_state(a.grad_next_state, grad_state);
-    for (int64_t chunk = divide_up(a.tokens, kDeltaChunk) - 1; chunk >= 0; --chunk) {
-      const int64_t first = chunk * kDeltaChunk, left = a.tokens - first;
-      const auto count = [&](int64_t i) { return std::min(kBlock, left - i * kBlock); };
-      const auto before = [&](int64_t i) {
-        return i == 0 ? carry(chunk) : states + (i - 1) * state_size(a);
-      };
-      int64_t i = 0;
-      for (; i < kDeltaBlocks && count(i) > 0; ++i) {
-        open<false>(first + i * kBlock, count(i), before(i), blocks[i]);
-        advance(blocks[i], before(i), before(i + 1));
-      }
-      while (--i >= 0) {
-        gradients(first + i * kBlock, count(i), before(i), before(i + 1), blocks[i], s, grad_state);
-      }
+    float* grad_state = own_state();
+    if (part.round == 0) widen_state(a.grad_next_state, grad_state);
+    const int64_t chunk = divide_up(a.tokens, kDeltaChunk) - 1 - part.round;
+    const int64_t first = chunk * kDeltaChunk, left = a.tokens - first;
+    const auto count = [&](int64_t i) { return std::min(kBlock, left - i * kBlock); };
+    const auto before = [&](int64_t i) {
+      return i == 0 ? carry(chunk) : states + (i - 1) * state_size(a);
+    };
+    int64_t i = 0;
+    for (; i < kDeltaBlocks && chunk >= 0 && count(i) > 0; ++i) {
+      open<false>(first + i * kBlock, count(i), before(i), blocks[i]);
+      advance(blocks[i], before(i), before(i + 1));
     }
-    narrow_state(grad_state, a.grad_state);
+    while (--i >= 0) {
+      gradients(first + i * kBlock, count(i), before(i), before(i + 1), blocks[i], s, grad_state);
+    }
+    if (chunk <= 0) narrow_state(grad_state, a.grad_state);
   }
 
  private:
@@ -243,6 +252,17 @@ class DeltaHead {
   HWY_INLINE Number* row(const HeadsOf<Pointer>& x, int64_t t) const {
     return static_cast<Number*>(x.data) + index / a.heads * x.sample_stride + t * x.token_stride +
            index % a.heads * x.head_stride;
+  }
+  float* own_state() {
+    return arena.take<float>(heads_at_once(a) * state_size(a)) +
+           (index - part.first) * state_size(a);
+  }
+  // The distance to what is needed next: rows of the next head, or later ones of the first head.
+  template <class Pointer>
+  int64_t to_next(const HeadsOf<Pointer>& x) const {
+    if (index + 1 < part.last) return x.head_stride;
+    const int64_t tokens = a.grad_o.data != nullptr ? -kDeltaChunk : kBlock;
+    return (part.first - index) * x.head_stride + tokens * x.token_stride;
   }
   float* carry(int64_t chunk) const {
     return a.carry + index * carry_of_head(a) + chunk * state_size(a);
@@ -255,25 +275,27 @@ class DeltaHead {
   HWY_NOINLINE void load_rows(const ConstHeads& x, int64_t first, int64_t count, int64_t n,
                               int64_t wide, float scale, float* to) const {
     const Wide d;
+    const int64_t next = to_next(x);
     std::fill_n(to + (n < wide ? 0 : count * wide), (n < wide ? kBlock : kBlock - count) * wide, 0);
     for (int64_t t = 0; t < count; ++t) {
       const T* p = row<const T>(x, first + t);
       over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
         hn::Store(hn::Mul(hn::Set(d, scale), load_part<partial>(p + i, lanes)), d,
                   to + t * wide + i);
-        __builtin_prefetch(p + i + ahead * x.token_stride, /*write=*/0, /*locality=*/2);
+        __builtin_prefetch(p + i + next, /*write=*/0, /*locality=*/2);
       });
     }
   }
   HWY_NOINLINE void store_rows(const float* from, int64_t count, int64_t n, int64_t wide,
                                float scale, const Heads& x, int64_t first) const {
     const Wide d;
+    const int64_t next = to_next(x);
     for (int64_t t = 0; t < count; ++t) {
       T* p = row<T>(x, first + t);
       over_row(n, [&](auto partial, int64_t i, int64_t lanes) TOST_INLINE {
         store_part<partial>(hn::Mul(hn::Set(d, scale), hn::Load(d, from + t * wide + i)), p + i,
                             lanes);
-        __builtin_prefetch(p + i + ahead * x.token_stride, /*write=*/1, /*locality=*/2);
+        __builtin_prefetch(p + i + next, /*write=*/1, /*locality=*/2);
       });
     }
   }
@@ -291,8 +313,7 @@ class DeltaHead {
     }
   }
 
-  // Computes `count` tokens from the state before them; computes o only with kOut. Padding up to a
-  // whole block has no effect.
+  // Computes `count` tokens from the state before them, o only with kOut. Padding has no effect.
   template <bool kOut>
   HWY_NOINLINE void open(int64_t first, int64_t count, const float* state,
                          const DeltaRows& b) const {
@@ -307,8 +328,7 @@ class DeltaHead {
       for (int64_t j = 0; j < kBlock; ++j) d[j] = j < i ? decay * d[j - kBlock] : j == i;
     }
     turn(kBlock, keys, b.k, b.turned_k);
-    product(kBlock, kBlock, keys, {b.k, keys, 1}, b.turned_k, b.overlap);
-    product(kBlock, kBlock, keys, {b.q, keys, 1}, b.turned_k, b.seen);
+    product(2 * kBlock, kBlock, keys, {b.q, keys, 1}, b.turned_k, b.seen);
     for (float* x : {b.overlap, b.seen}) {
       for (int64_t i = 0; i < kBlock * kBlock; ++i) x[i] *= b.decays[i];
     }
@@ -359,8 +379,7 @@ class DeltaHead {
     product(keys, values, kBlock, {b.late, 1, keys}, b.u, after, b.decay[kBlock - 1], before);
   }
 
-  // Computes the gradients of a block's tokens, and replaces grad_state by the gradient of the
-  // state before the block.
+  // Computes the gradients of a block's tokens and, in grad_state, of the state before the block.
   HWY_INLINE void gradients(int64_t first, int64_t count, const float* before, const float* after,
                             const DeltaRows& b, const DeltaRows& s, float* grad) const {
     // turned_y and turned_u reuse the memory of o and v, which are no longer needed.
@@ -379,8 +398,7 @@ class DeltaHead {
     }
 
     turn(kBlock, values, b.u, turned_u);
-    product(kBlock, kBlock, values, {g, values, 1}, turned_u, m);
-    product(kBlock, kBlock, values, {y, values, 1}, turned_u, n);
+    product(2 * kBlock, kBlock, values, {g, values, 1}, turned_u, m);
     for (int64_t i = 0; i < kBlock * kBlock; ++i) m[i] *= b.decays[i];
     for (int64_t i = 0; i < kBlock; ++i) {  // n becomes the sum of N and its transpose
       for (int64_t j = 0; j <= i; ++j) {
@@ -401,8 +419,7 @@ class DeltaHead {
     product(keys, kBlock, kBlock, {b.k, 1, keys}, turned_m, turned_q, 1);
     product(keys, kBlock, values, {grad, values, 1}, turned_u, s.turned_k);
     product(keys, kBlock, values, {before, values, 1}, turned_y, s.turned_k, 1);
-    product(keys, kBlock, kBlock, {b.q, 1, keys}, m, s.turned_k, 1);
-    product(keys, kBlock, kBlock, {b.k, 1, keys}, n, s.turned_k, 1);
+    product(keys, kBlock, 2 * kBlock, {b.q, 1, keys}, m, s.turned_k, 1);
     turn(keys, kBlock, turned_q, s.q);
     turn(keys, kBlock, s.turned_k, s.k);
     store_rows(s.q, count, a.keys, keys, a.scale, a.grad_q, first);
@@ -415,20 +432,19 @@ class DeltaHead {
         *row<float>(a.grad_log_decay, first + i) = total;
       }
     }
-    product(keys, values, kBlock, {b.q, 1, keys}, g, grad, b.decay[kBlock - 1]);
-    product(keys, values, kBlock, {b.k, 1, keys}, y, grad, 1);
+    product(keys, values, 2 * kBlock, {b.q, 1, keys}, g, grad, b.decay[kBlock - 1]);
   }
 
   const DeltaArgs& a;
-  const int64_t index;  // of the head among those of all samples
+  const DeltaPart part;
+  const int64_t index = part.head;
   const int64_t keys = whole_blocks(a.keys), values = whole_blocks(a.values);
-  const int64_t ahead = a.grad_o.data != nullptr ? -kDeltaChunk : kBlock;  // rows to prefetch
   Arena arena;
 };
 
 template <class T>
-void run_delta_head(DeltaPass pass, const DeltaArgs& args, int64_t index, void* workspace) {
-  DeltaHead<T> head(args, index, workspace);
+void run_delta_head(DeltaPass pass, const DeltaArgs& args, const DeltaPart& part, void* workspace) {
+  DeltaHead<T> head(args, part, workspace);
   if (pass == DeltaPass::kForward) head.forward();
   if (pass == DeltaPass::kSteps) head.steps();
   if (pass == DeltaPass::kBackward) head.backward();
@@ -458,10 +474,8 @@ int64_t workers_of(const DeltaArgs& a, int threads) {
 
 int64_t bytes_of_worker(const DeltaArgs& a, bool backward) {
   Arena arena(nullptr);
-  for (int64_t i = 0; i < (backward ? kDeltaBlocks + 1 : 1); ++i) {
-    DeltaRows(arena, a);
-    arena.take<float>(state_size(a));
-  }
+  for (int64_t i = 0; i < (backward ? kDeltaBlocks + 1 : 1); ++i) DeltaRows(arena, a);
+  arena.take<float>(((backward ? kDeltaBlocks : 0) + heads_at_once(a)) * state_size(a));
   return arena.used();
 }
 
@@ -471,10 +485,19 @@ void run_heads(DeltaPass pass, const DeltaArgs& a, void* workspace, ParallelFor 
   const auto one = TOST_DISPATCH(delta_head)(a.dtype);
   const int64_t heads = a.samples * a.heads, workers = workers_of(a, threads);
   const int64_t bytes = bytes_of_worker(a, pass == DeltaPass::kBackward);
+  const int64_t tokens = pass == DeltaPass::kForward ? kDeltaBlock : kDeltaChunk;
+  const int64_t rounds = std::max<int64_t>(1, divide_up(a.tokens, tokens));
   const auto work = [&](int64_t first, int64_t last) {
     for (int64_t worker = first; worker < last; ++worker) {
-      for (int64_t i = worker * heads / workers; i < (worker + 1) * heads / workers; ++i) {
-        one(pass, a, i, static_cast<char*>(workspace) + worker * bytes);
+      const int64_t end = (worker + 1) * heads / workers;
+      for (DeltaPart part{worker * heads / workers}; part.first < end; part.first = part.last) {
+        part.last =
+            std::min({end, part.first + heads_at_once(a), (part.first / a.heads + 1) * a.heads});
+        for (part.round = 0; part.round < rounds; ++part.round) {
+          for (part.head = part.first; part.head < part.last; ++part.head) {
+            one(pass, a, part, static_cast<char*>(workspace) + worker * bytes);
+          }
+        }
       }
     }
   };

@@ -1,8 +1,7 @@
 // The gated delta rule on raw memory, forward and backward, for sequences, chunks and single
 // tokens, from the state of earlier tokens (arXiv 2406.06484, 2412.06464).
 //
-// Definition. The definition for one sample and head, with S [K, V], q and k [T, K], v [T, V], beta
-// and log decay a [T]:
+// The definition for one sample and head: S [K, V], q and k [T, K], v [T, V], beta, log decay a [T]
 //   S_t = e^(a_t) S_(t-1) + k_t u_tᵀ,  u_t = beta_t (v_t - e^(a_t) S_(t-1)ᵀ k_t)
 //   o_t = scale S_tᵀ q_t
 //
@@ -42,8 +41,7 @@ struct DeltaArgs {
   float* next_state = nullptr;   // optional: after the last token; may be `state` itself
   float* carry = nullptr;        // optional, for backward: delta_carry_size() numbers
 
-  // Further arguments of backward, after the inputs and `carry`. Results must not overlap the
-  // inputs.
+  // Further arguments of backward, after the inputs and `carry`. Results must not overlap inputs.
   ConstHeads grad_o;
   const float* grad_next_state = nullptr;  // optional
   Heads grad_q, grad_k, grad_v, grad_beta;
@@ -54,8 +52,8 @@ struct DeltaArgs {
 // The states before every 64 tokens.
 int64_t delta_carry_size(const DeltaArgs& args);
 
-// The bytes of workspace: about 4 (K V + 64 (K + V)) for each of at most B H threads, and five
-// times as many for backward.
+// The bytes of workspace: for each of at most B H threads about 4 K V for up to H heads, at most
+// 256 KiB of them, and 256 (K + V); for backward 16 K V and 1024 (K + V) more.
 int64_t delta_workspace(const DeltaArgs& args, bool backward, int threads);
 
 // `workspace` is 64-byte aligned; `threads` is the number for which the workspace was sized.

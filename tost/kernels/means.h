@@ -5,8 +5,7 @@
 //   M_t = G M_(t-1) + pi_t v_t,  R_t = G R_(t-1) + pi_t^2
 //   z_t = base_t + scale M_t / sqrt(R_t + 1e-6)
 //   y_t = z_t g_t / (1 + exp(-g_t)) with a gate g, else z_t
-// The last `from_end` heads read the tokens in reverse order, so that t - 1 is the token after t.
-// They have no state.
+// The last `from_end` heads, which have no state, read in reverse: t - 1 is the token after t.
 //
 // Layout and storage are those of tssa.h. Arithmetic is float32. A sum is a float64 total before
 // the chunk (kCausalChunk tokens, counted from the first token read) plus a float32 sum within the

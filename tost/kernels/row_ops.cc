@@ -21,8 +21,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// Calls body(partial, offset, lanes, sum) over n columns, with sum cycling through kSums; `partial`
-// is a constant.
+// Calls body(partial, offset, lanes, sum) over n columns: sum cycles through kSums, `partial` is a
+// constant.
 template <class Body>
 HWY_INLINE void over_columns(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
@@ -130,8 +130,7 @@ struct PlainRow {
   }
 };
 
-// The smallest and the largest of a row's values and 0; `broken` is NaN if a value is not finite,
-// else 0.
+// The smallest and the largest of a row and 0; `broken` is NaN if a value is not finite, else 0.
 struct RowRange {
   float low, high, broken;
 };
@@ -148,8 +147,7 @@ HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
   return {low.lowest(), high.highest(), broken.total()};
 }
 
-// Maps the bits of bfloat16 to integers in the same order, with NaN outermost. Twice is the
-// identity.
+// Maps the bits of bfloat16 to integers in the same order, with NaN outermost; its own inverse.
 template <class D>
 HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(d, 0x7FFF)));

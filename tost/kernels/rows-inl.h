@@ -29,9 +29,8 @@ template <int64_t kRows, class T>
 HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
   __builtin_prefetch(p + kRows * stride, /*write=*/0, /*locality=*/2);
 }
-// Whether to prefetch short rows, because hardware prefetchers cannot follow eight streams.
-// Prefetching saves a fifth of the time for rows in memory, and takes a tenth more for rows in
-// cache.
+// Whether to prefetch short rows, because hardware prefetchers cannot follow eight streams. It
+// saves a fifth of the time for rows in memory, and takes a tenth more for rows in cache.
 template <class T>
 HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
   prefetch_row<kTokenGroup>(p, stride);
@@ -185,8 +184,8 @@ constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
 // two registers, and the arithmetic needs the other registers.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
-// Calls body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the
-// first two are constants.
+// Calls body(vectors, partial, offset, lanes of the last vector), two constants first, for each
+// tile of n channels.
 template <class Body>
 HWY_INLINE void over_tiles(int64_t n, const Body& body) {
   const std::integral_constant<int64_t, kTileVectors> whole;

@@ -9,8 +9,7 @@
 namespace tost::kernels {
 namespace {
 
-// A block of 64 tokens of 768 float32 channels has 196 KB, which is enough work for a task and
-// makes sums short.
+// A block of 64 tokens of 768 float32 channels, 196 KB, is enough work and makes sums short.
 constexpr int64_t kBlockTokens = 64;
 constexpr int64_t kChunkChannels = 256;
 constexpr int64_t kSharedCacheBytes = 24 << 20;  // of a last-level cache, for the rows of a call

@@ -40,8 +40,7 @@ struct CallCut {
   bool light_reductions;  // too little work to wake other threads for
 };
 
-// Allocates 64-byte aligned pieces of a workspace, `apart` bytes between them; with a null base it
-// only counts bytes.
+// Allocates 64-byte aligned pieces of a workspace, `apart` bytes between; from null it only counts.
 class Arena {
  public:
   explicit Arena(void* base, int64_t apart = 0) : base_(static_cast<char*>(base)), apart_(apart) {}
@@ -59,15 +58,13 @@ class Arena {
   int64_t apart_, used_ = 0;
 };
 
-// A phase of a call, with `parts` independent pieces for each sample. A sample's pieces end before
-// its next phase.
+// A phase of a call: `parts` independent pieces of each sample, which end before its next phase.
 template <class Run>
 struct Phase {
   int64_t parts;
   void (Run::*step)(int64_t sample, int64_t part) const;
   bool serial = false;  // on the calling thread
-  // Reverses the order, so that a thread starts with the rows that it read last, which are still in
-  // the cache.
+  // Reverses the order, so that a thread starts with the rows that it read last, still in cache.
   bool backwards = false;
 };
 
@@ -78,8 +75,7 @@ struct SamplePlan {
 };
 
 // Gives each thread a sample if all threads are then busy and all these samples fit the caches.
-// Otherwise runs as many samples at a time as fit, at least one. Rows are thus still in the cache
-// in the next phase.
+// Otherwise runs as many at a time as fit, at least one: rows are still cached in the next phase.
 SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
 // Runs all phases over all samples. A phase reads `sample_bytes` of one sample.

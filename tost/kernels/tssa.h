@@ -1,7 +1,6 @@
 // TSSA on raw memory: the bidirectional token-statistics operator, forward and backward.
 //
-// The definition, from the official vision code of arXiv 2412.17810 without dropout, for a sample w
-// [N, H, P]:
+// The definition, from the official vision code of arXiv 2412.17810, for a sample w [N, H, P]:
 //   E_ki  = sum_j w_jki^2                      energy of a feature over the tokens
 //   v     = w / max(sqrt(E), 1e-12)
 //   a_jk  = sum_i v_jki^2                      membership logit
@@ -43,8 +42,7 @@ struct TssaShape {
   int64_t channels() const { return heads * width; }
 };
 
-// A token-major array [B, N, C]; strides count elements, channels are adjacent. Stride 0 is
-// allowed.
+// A token-major array [B, N, C]; strides count elements and may be 0; channels are adjacent.
 struct ConstTokens {
   const void* data = nullptr;
   int64_t batch_stride = 0;

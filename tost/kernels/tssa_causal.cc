@@ -171,8 +171,8 @@ inline void causal_softmax(const CausalBlock& b) {
   }
 }
 
-// Writes Pi and N' = N + 1e-8 of a head's tokens from the sum of Pi before them; returns the sum
-// after them.
+// Writes Pi and N' = N + 1e-8 of a head's tokens, and returns the sum of Pi; `total` is that
+// before.
 HWY_INLINE double guarded_sums(const float* from, int64_t count, double total, float* pi,
                                float* guarded) {
   for (int64_t t = 0; t < count; ++t) {
@@ -735,8 +735,7 @@ class CausalBackwardRun : public CausalRun<CausalBackwardArgs> {
   }
 
  private:
-  // Computes input gradients of a window together with membership gradients of the previous one, to
-  // wake the threads once.
+  // Computes input gradients of a window with membership gradients of the previous one: one wake.
   void run_windows(ParallelFor parallel) const {
     for (int64_t sample = 0; sample < shape_.batch; ++sample) begin(sample, sample);
     int64_t done = shape_.tokens, end = done;  // input gradients from there, memberships from here

@@ -91,9 +91,8 @@ int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
 // `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use and for which
-// the workspace was sized; it changes the schedule, not the result. Forward and backward do not
-// allocate, and throw only a usage Error for a wrong TOST_ISA (isa.h). At most H threads share a
-// sequence.
+// the workspace was sized; it changes the schedule, not the result. Neither call allocates; they
+// throw only a usage Error for a wrong TOST_ISA (isa.h). At most H threads share a sequence.
 void causal_forward(const CausalForwardArgs& args, void* workspace, ParallelFor parallel,
                     int threads);
 

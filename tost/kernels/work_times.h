@@ -32,8 +32,7 @@ class WorkTimes {
     for (auto& count : nanoseconds_) count = 0;
     on_ = true;
   }
-  // The seconds of each kind since start(), summed over threads. Work that began before start() is
-  // not counted.
+  // The seconds of each kind of work that began since start(), summed over threads.
   static std::array<double, kWorkKinds> stop() {
     on_ = false;
     std::array<double, kWorkKinds> seconds{};

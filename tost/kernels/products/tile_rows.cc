@@ -42,8 +42,7 @@ struct TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 hold sums, tiles 4 and 5 rows, tiles 6 and 7 weights; tiles 2, 3 and 5 are for the
-// lower rows.
+// Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 are for the lower rows.
 inline void configure(int64_t rows) {
   alignas(64) TileConfig config;
   config.palette = 1;

@@ -124,8 +124,7 @@ class WideProduct {
       columns[v].load_parameters(a_, c + v * kVectorLanes, lanes(v));
     }
     const float* weight = weight_at(c);
-    // Prefetches a part of the next columns with every tile; after the last ones, lines that are in
-    // the cache already.
+    // Prefetches a part of the next columns with every tile; after the last ones, cached lines.
     const bool last = c + count >= a_.columns;
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight_at(c + count));
     const char* end = next + (last ? 0 : args_.inputs * args_.panel_columns * 4);

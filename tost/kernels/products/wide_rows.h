@@ -12,8 +12,7 @@ namespace tost::kernels {
 int64_t wide_columns();
 
 struct WideProductArgs {
-  // The rows, the columns and the epilogue of the float32 sums, which are never stored: `sums`
-  // stays null.
+  // The rows, columns and epilogue of the float32 sums, which are never stored: `sums` stays null.
   FinishRowsArgs finish;
   const float* x = nullptr;  // [rows, inputs]
   int64_t x_stride = 0;
