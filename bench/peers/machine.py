@@ -21,6 +21,8 @@ def _cpu():
                     break
     except OSError:
         pass
+    if "avx2_only" in os.environ.get("LD_PRELOAD", ""):
+        flags &= {"avx2"}
     return name, [feature for feature in _FEATURES if feature in flags]
 
 

@@ -2,6 +2,7 @@
 # Times official-formula PyTorch, torch.compile, ONNX Runtime, OpenVINO and this program on the same
 # weights and inputs. Arguments go to peers.py (`run.sh --help`).
 #   PEERS_VENV=DIR      the virtual environment (default build/peers), made where it is missing
+#   PEERS_AVX2=1        as on a processor with AVX2 alone: hides AVX-512 and AMX from every contestant (Intel)
 #   PEERS_PYTHON=PYTHON a python that has torch, so that it is not downloaded again; default: that of
 #   TOST_TORCH          (a torch package folder, or a python that has torch), else .venv, else none
 set -euo pipefail
@@ -36,5 +37,9 @@ if ! cmp -s "$root/bench/peers/requirements.txt" "$venv/requirements.done"; then
   else
     echo "run.sh: not every peer could be installed; those that are missing are left out." >&2
   fi
+fi
+if [ "${PEERS_AVX2:-0}" = 1 ]; then
+  cc -O1 -shared -fPIC -o "$venv/avx2_only.so" "$root/bench/peers/avx2_only.c"
+  export LD_PRELOAD=$venv/avx2_only.so
 fi
 exec "$venv/bin/python" "$root/bench/peers/peers.py" "$@"
