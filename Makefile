@@ -142,7 +142,7 @@ SMALL := tost tost_c
 NATIVE ?= ON
 small:
 	@TOST_SMALL=1 scripts/setup.sh
-	@grep -qs TOST_NATIVE:BOOL=$(NATIVE) build/small/CMakeCache.txt || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=32 -DTOST_NATIVE=$(NATIVE)
+	@{ test -e build/small/build.ninja && grep -qs TOST_NATIVE:BOOL=$(NATIVE) build/small/CMakeCache.txt; } || cmake -S . -B build/small -G Ninja -DCMAKE_BUILD_TYPE=Release -DTOST_WITHOUT_TORCH=ON -DTOST_BUILD_TESTS=OFF -DTOST_JOIN=32 -DTOST_NATIVE=$(NATIVE)
 	@cmake --build build/small -j $(JOBS) --target $(SMALL)
 
 try: SMALL := tost
