@@ -21,8 +21,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// Calls body(partial, offset, lanes, sum) over n columns: sum cycles through kSums, `partial` is a
-// constant.
+// Calls body(partial, offset, lanes, sum) over n columns, with sum cycling through kSums; `partial`
+// is a constant.
 template <class Body>
 HWY_INLINE void over_columns(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));

@@ -184,8 +184,8 @@ constexpr int64_t kMaxLanes = hn::MaxLanes(Wide());
 // two registers, and the arithmetic needs the other registers.
 constexpr int64_t kTileVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
-// Calls body(vectors, partial, offset, lanes of the last vector), two constants first, for each
-// tile of n channels.
+// Calls body(vectors, partial, offset, lanes of the last vector) for each tile of n channels; the
+// first two are constants.
 template <class Body>
 HWY_INLINE void over_tiles(int64_t n, const Body& body) {
   const std::integral_constant<int64_t, kTileVectors> whole;

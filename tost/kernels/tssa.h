@@ -1,6 +1,6 @@
 // TSSA on raw memory: the bidirectional token-statistics operator, forward and backward.
 //
-// The definition, from the official vision code of arXiv 2412.17810, for a sample w [N, H, P]:
+// The official vision code of arXiv 2412.17810 without dropout defines, for a sample w [N, H, P]:
 //   E_ki  = sum_j w_jki^2                      energy of a feature over the tokens
 //   v     = w / max(sqrt(E), 1e-12)
 //   a_jk  = sum_i v_jki^2                      membership logit

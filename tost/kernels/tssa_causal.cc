@@ -171,8 +171,8 @@ inline void causal_softmax(const CausalBlock& b) {
   }
 }
 
-// Writes Pi and N' = N + 1e-8 of a head's tokens, and returns the sum of Pi; `total` is that
-// before.
+// Writes Pi and N' = N + 1e-8 of a head's tokens from the sum of Pi before them; returns the sum
+// after them.
 HWY_INLINE double guarded_sums(const float* from, int64_t count, double total, float* pi,
                                float* guarded) {
   for (int64_t t = 0; t < count; ++t) {

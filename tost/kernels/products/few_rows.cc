@@ -25,7 +25,7 @@ constexpr int kSums = 4;  // independent, so that additions do not wait for one 
 constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
 
 // Prefetches `bytes` bytes at the distance `ahead` after `from`, for a stream that is read front to
-// back, because hardware prefetchers stop at every page of 4 KiB. It may be past the stream.
+// back, because hardware prefetchers stop at every page of 4 KiB; the address may be past it.
 HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
   for (int64_t b = 0; b < bytes; b += 64) {
     hwy::Prefetch(static_cast<const char*>(from) + ahead + b);

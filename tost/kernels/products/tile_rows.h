@@ -28,7 +28,7 @@ struct FetchAhead {
 // bfloat16 or 4 int8, adjacent weights of one column.
 struct TileProductArgs {
   // The rows, the columns and the epilogue of the sums, which are never stored: `sums` stays null.
-  // With column_scale sums are integers, rows uint8, the weight int8; else these are bfloat16.
+  // With column_scale sums are integers, rows uint8, the weight int8; else both are bfloat16.
   FinishRowsArgs finish;
   const void* x = nullptr;  // [rows, steps * kTileStep bytes]
   int64_t x_bytes = 0;      // from row to row

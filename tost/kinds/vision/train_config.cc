@@ -123,11 +123,12 @@ namespace {
 using nlohmann::json;
 
 // The recipe for pictures of 28 to 96 pixels and minutes on a few cores. In few epochs the network
-// underfits, so flips are the only augmentation.
+// underfits, so flips are the only augmentation. A shorter warm-up, or twice the rate, leaves some
+// seeds at chance.
 json small() {
-  return {{"epochs", 5},          {"batch", 64},          {"lr", 2e-3},    {"min_lr", 1e-5},
-          {"warmup_lr", 1e-5},    {"warmup_epochs", 0.5},  // shorter: some seeds stay at chance
-          {"weight_decay", 0.05}, {"clip", 1.0},          {"crop", "none"}};
+  return {{"epochs", 5},          {"batch", 64},       {"lr", 2e-3},
+          {"min_lr", 1e-5},       {"warmup_lr", 1e-5}, {"warmup_epochs", 0.5},
+          {"weight_decay", 0.05}, {"clip", 1.0},       {"crop", "none"}};
 }
 
 // The recipe for some 50,000 photographs of 32 pixels and half an hour on two cores.
