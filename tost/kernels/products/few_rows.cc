@@ -33,17 +33,19 @@ HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
 }
 
 HWY_INLINE float to_float(Bf16 v) {
-  const uint32_t bits = uint32_t{v.bits} << 16;
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
+  return __builtin_bit_cast(float, uint32_t{v.bits} << 16);
 }
 
 HWY_INLINE float to_float(float v) {
   return v;
 }
-HWY_INLINE float to_float(int8_t v) {
-  return v;
+
+// Adds the products of inputs that fill no whole vectors. Not inlined, so that no caller's sums are
+// rounded otherwise.
+template <class T>
+HWY_NOINLINE float add_rest(float sum, const float* x, const T* w, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum += x[i] * to_float(w[i]);
+  return sum;
 }
 
 // Loads a vector of weights as float32.
@@ -78,9 +80,8 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
   for (int r = 0; r < kRows; ++r) {
     const auto pair = hn::Add(total[r][0], total[r][1]);
-    float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
-    for (int64_t j = i; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[j]);
-    sums[r] = sum;
+    const float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
+    sums[r] = add_rest(sum, x + r * inputs + i, w + i, inputs - i);
   }
 }
 
@@ -128,10 +129,9 @@ HWY_NOINLINE void tile_products(const float* x, int64_t inputs, const T* w, cons
 #pragma GCC unroll 24
   for (int s = 0; s < kCount; ++s) {
     const auto part = [&](int u) TOST_INLINE { return hn::Load(d, parts[u][s]); };
-    float sum = sum_lanes(d, hn::Add(hn::Add(part(0), part(1)), hn::Add(part(2), part(3))));
+    const float sum = sum_lanes(d, hn::Add(hn::Add(part(0), part(1)), hn::Add(part(2), part(3))));
     const int64_t o = s / kRows, r = s % kRows;
-    for (int64_t j = whole; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
-    sums[o][r] = sum;
+    sums[o][r] = add_rest(sum, x + r * inputs + whole, w + o * inputs + whole, inputs - whole);
   }
 }
 
