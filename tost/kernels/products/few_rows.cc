@@ -81,7 +81,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   for (int r = 0; r < kRows; ++r) {
     const auto pair = hn::Add(total[r][0], total[r][1]);
     const float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
-    sums[r] = add_rest(sum, x + r * inputs + i, w + i, inputs - i);
+    sums[r] = i < inputs ? add_rest(sum, x + r * inputs + i, w + i, inputs - i) : sum;
   }
 }
 
