@@ -56,6 +56,12 @@ bool Array::made_here() const {
   return std::get_deleter<BlockRelease>(data_) != nullptr;
 }
 
+void Array::forget() const {
+  if (std::get_deleter<MappedPart>(data_) != nullptr && strides_.empty()) {
+    forget_pages(data<char>(), size_t(bytes()));
+  }
+}
+
 Array Array::zeros(Shape shape, TorchDtype dtype) {
   Array array = empty(std::move(shape), dtype);
   std::memset(array.mutable_data<char>(), 0, size_t(array.bytes()));

@@ -48,6 +48,8 @@ class Array {
   // Whether this array is the only owner of the bytes, which may then be changed in place.
   bool unique() const { return data_.use_count() == 1; }
   bool made_here() const;  // whether its memory is that of empty()
+  // Gives the memory of a mapped array back until it is read again. It must not have been changed.
+  void forget() const;
   const std::shared_ptr<void>& owner() const { return data_; }
 
   // A pointer to the first element; null for an undefined array. The caller must know the type.
@@ -73,6 +75,12 @@ class Array {
   TorchDtype dtype_ = TorchDtype::kFloat32;
   std::shared_ptr<void> data_;
   int64_t held_bytes_ = 0;
+};
+
+// Owns a part of a mapped file, as the deleter of an array's data.
+struct MappedPart {
+  void operator()(void* /*data*/) const {}
+  std::shared_ptr<const void> file;
 };
 
 using Arrays = std::map<std::string, Array>;  // by name

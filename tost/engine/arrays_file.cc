@@ -20,6 +20,7 @@ struct Content {
   std::shared_ptr<void> owner;
   char* data;
   size_t size;
+  bool mapped = false;
 
   std::string_view bytes() const { return {data, size}; }
 };
@@ -28,7 +29,9 @@ struct Content {
 Array make_array(const Content& content, const SafetensorsEntry& entry, int64_t data_offset) {
   const TorchDtype dtype = find_safetensors_dtype(entry.dtype)->dtype;
   char* data = content.data + data_offset + entry.begin;
-  const Array view(entry.shape, dtype, {content.owner, data});
+  const Array view(entry.shape, dtype,
+                   content.mapped ? std::shared_ptr<void>(data, MappedPart{content.owner})
+                                  : std::shared_ptr<void>(content.owner, data));
   const bool even = reinterpret_cast<uintptr_t>(data) % uintptr_t(dtype_info(dtype).bytes) == 0;
   return even && entry.begin < entry.end ? view : view.clone();
 }
@@ -119,8 +122,9 @@ ArraysFile file_from(const Content& content, const std::string& name) {
 
 ArraysFile load_one(const std::filesystem::path& path) {
   const auto map = std::make_shared<MappedFile>(path, MappedFile::Access::kCopyOnWrite);
-  return file_from({map, const_cast<char*>(map->bytes().data()), map->bytes().size()},
-                   path.string());
+  return file_from(
+      {map, const_cast<char*>(map->bytes().data()), map->bytes().size(), /*mapped=*/true},
+      path.string());
 }
 
 }  // namespace

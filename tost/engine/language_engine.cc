@@ -209,6 +209,7 @@ void EngineModel::each_weight(function_ref<void(const Array&)> visit) const {
     const auto scales = stored_.find(name + ".scale");
     if (scales == stored_.end()) {
       visit(array);
+      array.forget();
       continue;
     }
     const bool onto_stream = ends_with(name, "mlp.c_proj.weight");

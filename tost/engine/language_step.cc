@@ -10,12 +10,15 @@
 namespace tost {
 
 using kernels::kMostFewRows;
+using kernels::kPanelColumns;
 using kernels::WeightType;
 
 namespace {
 
-// The unit in which threads divide outputs, so that the outputs of a thread fill whole cache lines.
-constexpr int64_t kOutputUnit = 16;
+// The unit in which threads divide outputs.
+int64_t output_unit(int64_t rows) {
+  return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
+}
 
 // The weights of a part, which a thread computes before it looks for the next.
 constexpr int64_t kPartBytes = 32 << 10;
@@ -152,9 +155,9 @@ void LanguageStep::trace(const Stage& stage) {
 
 int64_t LanguageStep::parts_of(const Stage& stage, int threads) const {
   if (stage.work != Work::kMix) {
-    const int64_t unit = kOutputUnit * (batch_ * tokens_ > kMostFewRows ? 3 : 1);
     const int64_t bytes = stage.map->values.bytes(), outputs = stage.map->outputs();
-    return std::max<int64_t>(threads, bytes / std::max(kPartBytes, bytes / outputs * unit));
+    return std::max<int64_t>(
+        threads, bytes / std::max(kPartBytes, bytes / outputs * output_unit(batch_ * tokens_)));
   }
   const BlockMixer kind = weights_.blocks[stage.block].kind;
   const bool heads = kind == BlockMixer::kDelta || kind == BlockMixer::kSoftmax;
@@ -209,9 +212,10 @@ std::pair<int64_t, int64_t> LanguageStep::multiply(const StepWeight& weight, con
                                                    int64_t rows, float* y, const Array* gamma,
                                                    const StagePart& part) {
   if (!weight.defined()) return {0, 0};
-  const int64_t outputs = weight.outputs(), units = (outputs + kOutputUnit - 1) / kOutputUnit;
-  const std::pair range{std::min(outputs, units * part.index / part.count * kOutputUnit),
-                        std::min(outputs, units * (part.index + 1) / part.count * kOutputUnit)};
+  const int64_t outputs = weight.outputs(), unit = output_unit(rows);
+  const int64_t units = divide_up(outputs, unit);
+  const std::pair range{std::min(outputs, units * part.index / part.count * unit),
+                        std::min(outputs, units * (part.index + 1) / part.count * unit)};
   kernels::FewRowsArgs a;
   a.rows = rows;
   a.inputs = weight.inputs;

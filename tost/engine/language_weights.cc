@@ -122,6 +122,7 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
   mlp_hidden = hidden_width(c.dim, c.mlp_ratio);
   if (c.activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
   table = source.map("transformer.wte", c.vocab, c.dim, false, facts_of(precision).tables);
+  table.lay_out();
   if (c.positions == "learned") {
     positions = source.values("transformer.wpe.weight", {c.block, c.dim});
   }
@@ -137,6 +138,7 @@ LanguageWeights::LanguageWeights(const LanguageConfig& model_config, WeightSourc
     b.proj = source.map(block + "mlp.c_proj", c.dim, mlp_hidden, c.bias, type);
     own.add(b, source, mixer, c, type);
     b.out = source.map(mixer + "c_proj", c.dim, c.dim, c.bias, type);
+    for (auto* map : b.maps()) map->lay_out();
     blocks.push_back(std::move(b));
   }
   norm = source.norm("transformer.ln_f", c.dim, c.bias, kEps);

@@ -48,8 +48,8 @@ struct LanguageBlockWeights {
 };
 
 struct LanguageWeights {
-  // Shares the arrays of the source if possible. Throws a data Error for a model with a mixer that
-  // the engine lacks, and as WeightSource.
+  // Copies the maps, and shares the other arrays of the source if possible. Throws a data Error for
+  // a model with a mixer that the engine lacks, and as WeightSource.
   LanguageWeights(const LanguageConfig& config, WeightSource& source, Precision precision);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up

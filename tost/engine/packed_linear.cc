@@ -122,18 +122,14 @@ PackedLinear::PackedLinear(const StepWeight& map, const Array& gamma, Packing pa
                                                : 64;
   panels_ = divide_up(outputs_, panel_columns_);
   if (map.bias.defined() && !gamma.defined()) bias_ = map.bias.as_float().clone();
-  const bool as_they_are = map.type == kernels::WeightType::kFloat32 && !gamma.defined();
   const auto row = [&](int64_t o, float* to) -> const float* {
-    if (as_they_are) return map.values.data() + o * inputs_;
     map.row(o, to);
     for (int64_t i = 0; gamma.defined() && i < inputs_; ++i) to[i] *= gamma.data()[o];
     return to;
   };
   if (packing == Packing::kInt8) {
-    Array wide = as_they_are ? map.values : Array::empty({outputs_, inputs_});
-    for (int64_t o = 0; !as_they_are && o < outputs_; ++o) {
-      row(o, wide.mutable_data() + o * inputs_);
-    }
+    Array wide = Array::empty({outputs_, inputs_});
+    for (int64_t o = 0; o < outputs_; ++o) row(o, wide.mutable_data() + o * inputs_);
     round_to_int8(wide);
   } else if (packing == Packing::kFloat32) {
     lay_out<float>(TorchDtype::kFloat32,

@@ -197,14 +197,8 @@ QuantizedWeight step_rows(const QuantizedWeight& weight) {
   return q;
 }
 
-void read_step_row(WeightType type, const Array& values, const Array& scales, int64_t inputs,
-                   int64_t index, float* to) {
-  if (type != WeightType::kInt4) {
-    const auto* from = values.data<int8_t>() + index * inputs;
-    const float scale = scales.data()[index];
-    for (int64_t i = 0; i < inputs; ++i) to[i] = static_cast<float>(from[i]) * scale;
-    return;
-  }
+void read_int4_row(const Array& values, const Array& scales, int64_t inputs, int64_t index,
+                   float* to) {
   const auto* from = values.data<uint8_t>() + index * values.size(1);
   const auto* scale = scales.data<uint16_t>() + index * scales.size(1);
   for (int64_t i = 0; i < inputs; ++i) {

@@ -38,11 +38,11 @@ Array dequantize(const QuantizedWeight& weight);
 QuantizedWeight stored_integers(const Array& values, const Array& scales, int64_t out, int64_t in,
                                 const std::string& name, const std::string& where);
 
-// Converts to the layout of kernels/products/few_rows.h, which int8 has already. int4 gets rows
-// uint8 [out, int4_row_bytes(in)] and scales bfloat16 [out, int4_groups(in)].
+// Converts int4 to the rows of kernels/products/few_rows.h: uint8 [out, int4_row_bytes(in)] and
+// scales bfloat16 [out, int4_groups(in)]. Returns int8 as it is.
 QuantizedWeight step_rows(const QuantizedWeight& weight);
-// Converts one row to float32.
-void read_step_row(kernels::WeightType type, const Array& values, const Array& scales,
-                   int64_t inputs, int64_t index, float* to);
+// Converts one of these rows of int4 to float32.
+void read_int4_row(const Array& values, const Array& scales, int64_t inputs, int64_t index,
+                   float* to);
 
 }  // namespace tost

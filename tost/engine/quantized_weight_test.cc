@@ -71,7 +71,7 @@ TEST(QuantizedWeight, RowsOfFourBitsHoldTheSameValues) {
     const Array wanted = dequantize(plain);
     std::vector<float> row(static_cast<size_t>(in));
     for (int64_t o = 0; o < 3; ++o) {
-      read_step_row(rows.type, rows.values, rows.scales, in, o, row.data());
+      read_int4_row(rows.values, rows.scales, in, o, row.data());
       for (int64_t i = 0; i < in; ++i) ASSERT_EQ(row[size_t(i)], wanted.data()[o * in + i]) << in;
     }
   }

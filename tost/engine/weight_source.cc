@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/engine/threads.h"
 
 namespace tost {
 
+using kernels::kPanelColumns;
 using kernels::WeightType;
 
 namespace {
@@ -21,6 +23,26 @@ Array narrowed(const Array& from) {
     for (int64_t i = begin; i < end; ++i) to[i] = to_bfloat16(wide.data()[i]);
   });
   return narrow;
+}
+
+// The panels of a weight [out, in].
+template <class T>
+Array panels(const Array& weight) {
+  const int64_t outputs = weight.size(0), inputs = weight.size(1);
+  const int64_t count = divide_up(outputs, kPanelColumns);
+  Array all = Array::empty({count, inputs, kPanelColumns}, weight.dtype());
+  parallel_tasks(count, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      T* panel = all.mutable_data<T>() + p * inputs * kPanelColumns;
+      const int64_t filled = std::min(kPanelColumns, outputs - p * kPanelColumns);
+      if (filled < kPanelColumns) std::fill_n(panel, inputs * kPanelColumns, T{0});
+      const T* rows = weight.data<T>() + p * kPanelColumns * inputs;
+      for (int64_t i = 0; i < inputs; ++i) {
+        for (int64_t o = 0; o < filled; ++o) panel[i * kPanelColumns + o] = rows[o * inputs + i];
+      }
+    }
+  });
+  return all;
 }
 
 bool all_finite(const Array& values) {
@@ -42,7 +64,6 @@ void check_roundable(const Array& wide, const std::string& name) {
 }
 
 Array StepWeight::rounded() const {
-  if (type == WeightType::kFloat32) return values;
   Array wide = Array::empty({outputs(), inputs});
   parallel_tasks(outputs(), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) row(o, wide.mutable_data() + o * inputs);
@@ -51,14 +72,29 @@ Array StepWeight::rounded() const {
 }
 
 void StepWeight::row(int64_t index, float* to) const {
+  if (type == WeightType::kInt4) return read_int4_row(values, scales, inputs, index, to);
+  const int64_t step = panelled > 0 ? kPanelColumns : 1;
+  const int64_t first = index / step * step * inputs + index % step;
+  const auto read = [&](const auto* from, const auto& wide) {
+    for (int64_t i = 0; i < inputs; ++i) to[i] = wide(from[first + i * step]);
+  };
   if (type == WeightType::kFloat32) {
-    std::copy_n(values.data() + index * inputs, inputs, to);
+    read(values.data(), [](float x) { return x; });
   } else if (type == WeightType::kBfloat16) {
-    std::transform(values.data<uint16_t>() + index * inputs,
-                   values.data<uint16_t>() + (index + 1) * inputs, to, from_bfloat16);
+    read(values.data<uint16_t>(), from_bfloat16);
   } else {
-    read_step_row(type, values, scales, inputs, index, to);
+    read(values.data<int8_t>(), [scale = scales.data()[index]](int8_t x) { return x * scale; });
   }
+}
+
+void StepWeight::lay_out() {
+  if (!defined() || panelled > 0 || type == WeightType::kInt4) return;
+  const Array rows =
+      std::exchange(values, type == WeightType::kFloat32    ? panels<float>(values)
+                            : type == WeightType::kBfloat16 ? panels<uint16_t>(values)
+                                                            : panels<int8_t>(values));
+  panelled = rows.size(0);
+  rows.forget();
 }
 
 kernels::NormRowsArgs NormWeight::args(const float* x, int64_t rows, void* y) const {

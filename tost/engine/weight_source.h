@@ -13,15 +13,19 @@ namespace tost {
 
 // One linear map in the form that a decoding step needs.
 struct StepWeight {
-  int64_t outputs() const { return values.defined() ? values.size(0) : 0; }
+  int64_t outputs() const { return panelled > 0 || !values.defined() ? panelled : values.size(0); }
   bool defined() const { return values.defined(); }
   int64_t bytes() const { return values.bytes() + scales.bytes() + bias.bytes(); }
   Array rounded() const;                     // [out, in] float32
   void row(int64_t index, float* to) const;  // one of its rows in float32
+  // Copies the values into panels (not those of kInt4), and forgets the pages of their file.
+  void lay_out();
 
   kernels::WeightType type = kernels::WeightType::kFloat32;
   int64_t inputs = 0;
-  Array values, scales;  // as kernels/products/few_rows.h has them
+  // As kernels/products/few_rows.h has them; but before lay_out() all values are in rows.
+  Array values, scales;
+  int64_t panelled = 0;  // the outputs, if the values are panels [panels, inputs, kPanelColumns]
   Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
 };
 

@@ -77,6 +77,15 @@ int64_t default_limit() {
 
 }  // namespace
 
+void forget_pages(const char* data, size_t bytes) {
+#if defined(__linux__)
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
+  if (bytes < before + page) return;
+  madvise(const_cast<char*>(data) + before, (bytes - before) / page * page, MADV_DONTNEED);
+#endif
+}
+
 // The header of a block, in the 64 bytes before the data.
 struct BlockCache::Block {
   size_t requested;

@@ -32,6 +32,10 @@ class OutOfMemory : public std::bad_alloc {
   char text_[64];
 };
 
+// Gives back the whole pages within a part of a private file mapping, which is read from the file
+// when it is used again. Does nothing on other systems than Linux.
+void forget_pages(const char* data, size_t bytes);
+
 // Caches released blocks of 128 KiB and more, in eight size classes for each power of two, and
 // reuses the block that was released last. At the limit, frees the block that was unused longest.
 // Blocks of 2 MiB and more are aligned to huge pages, which are requested from the system. Smaller

@@ -102,10 +102,9 @@ Recompute recompute_from_name(const std::string& name);
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
 // Computes run(x) and saves only x for backward, which calls run(x) again with the same random
-// numbers and autocast. Values and gradients have the same bits, except in Linears on 1 to 4 rows,
-// which round differently without gradients (few_rows.h). Adds gradients of other tensors that
-// `run` reads to their .grad, so only backward() works. A second derivative is a usage Error. If x
-// needs no gradient, just calls run(x). The graph keeps `run` alive.
+// numbers and autocast. Values and gradients have the same bits. Adds gradients of other tensors
+// that `run` reads to their .grad, so only backward() works. A second derivative is a usage Error.
+// If x needs no gradient, just calls run(x). The graph keeps `run` alive.
 torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
                          const torch::Tensor& x);
 

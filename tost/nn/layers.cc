@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "tost/ops/few_rows.h"
-
 namespace tost {
 
 using torch::Tensor;
@@ -75,12 +73,6 @@ Tensor product_weight(const Tensor& weight, const std::shared_ptr<WorkingCopy>& 
   const Tensor values = copy->values();
   const bool direct = values.requires_grad() || !weight.requires_grad();
   return direct || !torch::GradMode::is_enabled() ? values : ThroughCopy::apply(weight, values);
-}
-
-torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
-                     const torch::Tensor& bias) {
-  if (few_rows_apply(x, weight, bias)) return linear_few_rows(x, weight, bias);
-  return torch::linear(x, weight, bias);
 }
 
 Linear::Linear(int64_t in, int64_t out, bool with_bias) {

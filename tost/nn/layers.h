@@ -38,18 +38,15 @@ std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module&
 // The values of the copy; the weight if `copy` is null or autocast to bfloat16 is off.
 torch::Tensor product_weight(const torch::Tensor& weight, const std::shared_ptr<WorkingCopy>& copy);
 
-// Computes x Wᵀ + b over the last dimension, by ops/few_rows.h for few rows without gradients.
-// `weight` is [out, in]; `bias` [out] may be undefined.
-torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
-                     const torch::Tensor& bias = {});
-
 // A linear map as a module. Weight [out, in] and bias [out] are uninitialised until init_linears()
 // or a checkpoint sets them.
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t in, int64_t out, bool with_bias);
 
-  torch::Tensor forward(const torch::Tensor& x) const { return linear(x, product_weight(), bias); }
+  torch::Tensor forward(const torch::Tensor& x) const {
+    return torch::linear(x, product_weight(), bias);
+  }
   // Computes only output features [first, first + count), without copying the weight.
   torch::Tensor forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const;
 

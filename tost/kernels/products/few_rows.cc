@@ -1,5 +1,7 @@
 // Products of a few rows read the weight once, front to back, in one stream. On Zen 4 one stream
-// reaches 0.85 of the speed of a plain read; four streams in parallel reach half.
+// reaches 0.85 of the speed of a plain read; four streams in parallel reach half. Columns are in
+// the lanes of vectors, so that a sum adds its products in the order of the inputs for any number
+// of rows, and no lanes are added at the end.
 #include "tost/kernels/products/few_rows.h"
 
 #include <type_traits>
@@ -13,126 +15,30 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/kernels/vec-inl.h"
+#include "tost/kernels/products/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-constexpr int kSums = 4;  // independent, so that additions do not wait for one another
+constexpr int kPanelVectors = kPanelColumns / kVectorLanes;
+constexpr int kTilePanels = std::max(1, kTileVectors / kPanelVectors);
+constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
+constexpr int64_t kGroupColumns = kTilePanels * kPanelColumns;
+// The largest number of rows whose sums leave arithmetic units idle.
+constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
+// Inputs whose widened weights stay in the L1 cache.
+constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 256;
+constexpr int64_t kRowsAtOnce = 64;
 
 // The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
 // slower for float32 and bfloat16.
-constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
-
-// Prefetches `bytes` bytes at the distance `ahead` after `from`, for a stream that is read front to
-// back, because hardware prefetchers stop at every page of 4 KiB; the address may be past it.
-HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
-  for (int64_t b = 0; b < bytes; b += 64) {
-    hwy::Prefetch(static_cast<const char*>(from) + ahead + b);
-  }
-}
+constexpr int64_t kWideAhead = 3072, kNarrowAhead = 5120;
 
 HWY_INLINE float to_float(Bf16 v) {
   return __builtin_bit_cast(float, uint32_t{v.bits} << 16);
 }
-
 HWY_INLINE float to_float(float v) {
   return v;
-}
-
-// Adds the products of inputs that fill no whole vectors. Not inlined, so that no caller's sums are
-// rounded otherwise.
-template <class T>
-HWY_NOINLINE float add_rest(float sum, const float* x, const T* w, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum += x[i] * to_float(w[i]);
-  return sum;
-}
-
-// Loads a vector of weights as float32.
-template <class T>
-HWY_INLINE hn::Vec<Wide> load_weights(const T* w) {
-  return load(Wide(), w);
-}
-HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
-  const hn::RebindToSigned<Wide> di;
-  return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
-}
-
-// Computes sums[r] = x[r] · w for kRows rows of x.
-template <class T, int kRows>
-HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
-  constexpr int64_t kAhead = sizeof(T) > 1 ? kWideAhead : kNarrowAhead;
-  const Wide d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<Wide> total[kRows][kSums];
-  for (int r = 0; r < kRows; ++r) {
-    for (int u = 0; u < kSums; ++u) total[r][u] = hn::Zero(d);
-  }
-  int64_t i = 0;
-  for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
-    fetch_ahead(w + i, kSums * lanes * static_cast<int64_t>(sizeof(T)), kAhead);
-    for (int u = 0; u < kSums; ++u) {
-      const auto v = load_weights(w + i + u * lanes);
-      for (int r = 0; r < kRows; ++r) {
-        total[r][u] = hn::MulAdd(hn::LoadU(d, x + r * inputs + i + u * lanes), v, total[r][u]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    const auto pair = hn::Add(total[r][0], total[r][1]);
-    const float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
-    sums[r] = i < inputs ? add_rest(sum, x + r * inputs + i, w + i, inputs - i) : sum;
-  }
-}
-
-// The outputs of a tile, whose sums for kMostFewRows rows, and their inputs, fill the registers.
-constexpr int kTileOutputs = hn::MaxLanes(Wide()) == 16 || HWY_TARGET == HWY_NEON ? 6 : 3;
-constexpr int64_t kBlock = 768;  // inputs whose tile stays in the L1 cache
-
-// Computes dot_products() of adjacent outputs, bit for bit, one of kSums sums at a time; each
-// loaded vector serves several sums. Prefetches `next` into the L2 cache, `step` bytes at a time.
-template <class T>
-HWY_NOINLINE void tile_products(const float* x, int64_t inputs, const T* w, const char*& next,
-                                int64_t step, float (&sums)[kTileOutputs][kMostFewRows]) {
-  constexpr int kRows = kMostFewRows, kCount = kTileOutputs * kRows;
-  constexpr int64_t kLanes = hn::MaxLanes(Wide()), kStep = kSums * kLanes;
-  const Wide d;
-  HWY_ALIGN float parts[kSums][kCount][kLanes];
-  const int64_t whole = inputs / kStep * kStep;
-  int64_t begin = 0;
-  do {
-    const int64_t end = std::min(whole, begin + kBlock);
-    for (int u = 0; u < kSums; ++u) {
-      hn::Vec<Wide> sum[kCount], v[kTileOutputs];
-#pragma GCC unroll 24
-      for (int s = 0; s < kCount; ++s) {
-        sum[s] = begin == 0 ? hn::Zero(d) : hn::Load(d, parts[u][s]);
-      }
-      for (int64_t i = begin + u * kLanes; i < end; i += kStep, next += step) {
-        __builtin_prefetch(next, 0, 2);
-#pragma GCC unroll 6
-        for (int o = 0; o < kTileOutputs; ++o) v[o] = load_weights(w + o * inputs + i);
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) {
-          const auto input = hn::LoadU(d, x + r * inputs + i);
-#pragma GCC unroll 6
-          for (int o = 0; o < kTileOutputs; ++o) {
-            sum[o * kRows + r] = hn::MulAdd(input, v[o], sum[o * kRows + r]);
-          }
-        }
-      }
-#pragma GCC unroll 24
-      for (int s = 0; s < kCount; ++s) hn::Store(sum[s], d, parts[u][s]);
-    }
-    begin += kBlock;
-  } while (begin < whole);
-#pragma GCC unroll 24
-  for (int s = 0; s < kCount; ++s) {
-    const auto part = [&](int u) TOST_INLINE { return hn::Load(d, parts[u][s]); };
-    const float sum = sum_lanes(d, hn::Add(hn::Add(part(0), part(1)), hn::Add(part(2), part(3))));
-    const int64_t o = s / kRows, r = s % kRows;
-    sums[o][r] = add_rest(sum, x + r * inputs + whole, w + o * inputs + whole, inputs - whole);
-  }
 }
 
 // ---- Weights of four bits against inputs of sixteen: integers within a group, float32 over
@@ -258,7 +164,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
     for (int64_t g = first; g < first + left; g += step) {
       const auto scale = hn::TableLookupLanes(some, hn::IndicesFromVec(d, which));
       which = hn::Add(which, hn::Set(di, static_cast<int32_t>(step)));
-      fetch_ahead(w + g * 16, step * 16, kNarrowAhead);
+      for (int64_t b = 0; b < step * 16; b += 64) hwy::Prefetch(w + g * 16 + kNarrowAhead + b);
       const auto words = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(w + g * 16));
       const hn::Vec<decltype(d16)> parts[4] = {
           hn::BitCast(d16, hn::And(words, mask)),
@@ -286,108 +192,140 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 
 // ---- Outputs ----
 
-template <WeightType kType>
-using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
-                                  std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
-
-// Writes y of output o from the sums of rows, from the row `first` on.
-template <WeightType kType, int kRows>
-HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, const float (&sums)[kRows], int first = 0) {
-  using Bias = std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>;
-  const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;
-  const float scale = kType == WeightType::kInt8 ? static_cast<const float*>(a.scales)[o] : 1.0f;
-  for (int r = first; r < kRows; ++r) {
-    const float value = sums[r] * scale + bias;
-    float& y = a.y[r * a.outputs + o];
-    y = a.gamma != nullptr ? y + a.gamma[o] * value : value;
+// Writes `count` outputs from `first` on of rows whose sums are `stride` apart.
+template <class T>
+HWY_INLINE void finish(const FewRowsArgs& a, int64_t first, int64_t count, const float* sums,
+                       int64_t stride) {
+  using Bias = std::conditional_t<std::is_same_v<T, Bf16>, Bf16, float>;
+  const auto* bias = static_cast<const Bias*>(a.bias);
+  const auto* scales = static_cast<const float*>(a.scales);
+  for (int64_t r = 0; r < a.rows; ++r, sums += stride) {
+    float* y = a.y + r * a.outputs + first;
+    for (int64_t i = 0; i < count; ++i) {
+      float value = sums[i];
+      if (sizeof(T) == 1) value *= scales[first + i];
+      if (bias != nullptr) value += to_float(bias[first + i]);
+      y[i] = a.gamma != nullptr ? y[i] + a.gamma[first + i] * value : value;
+    }
   }
 }
 
-// Returns the arguments for the rows from `row` on.
-HWY_INLINE FewRowsArgs rows_from(FewRowsArgs a, int64_t row) {
-  a.rows = std::min(kMostFewRows, a.rows - row);
+// Returns the arguments for `count` rows from `row` on.
+HWY_INLINE FewRowsArgs rows_from(FewRowsArgs a, int64_t row, int64_t count) {
+  a.rows = std::min(count, a.rows - row);
   if (a.x != nullptr) a.x += row * a.inputs;
   a.prepared = static_cast<const char*>(a.prepared) + row * prepared_stride(a.type, a.inputs);
   a.y += row * a.outputs;
   return a;
 }
 
-template <WeightType kType, int kRows>
-void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
+template <int kRows>
+void int4_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  const int64_t groups = int4_groups(a.inputs);
   for (int64_t o = begin; o < end; ++o) {
     float sums[kRows];
-    if constexpr (kType == WeightType::kInt4) {
-      int4_products(a.prepared, int4_groups(a.inputs),
-                    static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
-                    static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
-    } else {
-      dot_products(a.x, a.inputs, static_cast<const Stored<kType>*>(a.weight) + o * a.inputs, sums);
-    }
-    finish<kType>(a, o, sums);
+    int4_products(a.prepared, groups,
+                  static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
+                  static_cast<const Bf16*>(a.scales) + o * groups, sums);
+    finish<float>(a, o, 1, sums, 1);
   }
 }
 
-// Computes whole tiles of more than kMostFewRows rows; returns the first output that is left.
-template <WeightType kType>
-int64_t run_tiles(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  using T = Stored<kType>;
-  constexpr int64_t kBytes = kTileOutputs * sizeof(T);  // of an input
-  const int64_t step = kBytes * hn::MaxLanes(Wide()) * kMostFewRows / a.rows;
-  for (; begin + kTileOutputs <= end; begin += kTileOutputs) {
-    const T* w = static_cast<const T*>(a.weight) + begin * a.inputs;
-    const char* next = reinterpret_cast<const char*>(w) + kBytes * a.inputs;
-    for (int64_t row = 0; row < a.rows; row += kMostFewRows) {
-      // The last tile has some rows of the tile before.
-      const int64_t first = std::min(row, a.rows - kMostFewRows);
-      const FewRowsArgs few = rows_from(a, first);
-      float sums[kTileOutputs][kMostFewRows];
-      tile_products(few.x, a.inputs, w, next, step, sums);
-      for (int o = 0; o < kTileOutputs; ++o) {
-        finish<kType>(few, begin + o, sums[o], static_cast<int>(row - first));
+inline void run_int4(const FewRowsArgs& all, int64_t begin, int64_t end) {
+  constexpr int64_t kRows = 4, kAtOnce = 16;  // outputs whose weights stay in a cache
+  for (; begin < end; begin += kAtOnce) {
+    const int64_t last = std::min(end, begin + kAtOnce);
+    for (int64_t row = 0; row < all.rows; row += kRows) {
+      const FewRowsArgs a = rows_from(all, row, kRows);
+      constexpr void (*kByRows[])(const FewRowsArgs&, int64_t, int64_t) = {
+          int4_rows<1>, int4_rows<2>, int4_rows<3>, int4_rows<4>};
+      kByRows[a.rows - 1](a, begin, last);
+    }
+  }
+}
+
+// Computes sums [rows, kGroupColumns] of adjacent panels of weights [inputs, kPanelColumns], block
+// by block: shorter sums have smaller errors. Inputs with even and with odd numbers have sums of
+// their own, which for few rows are added side by side to keep the arithmetic units busy. Rows of
+// one tile read the weights as they are; those of more tiles share a block widened to float32, and
+// prefetch the next block in equal parts.
+template <class T>
+void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
+  constexpr int64_t kBytes = kPanelColumns * sizeof(T), kBlockBytes = kBlock * kBytes;
+  const int64_t panel = a.inputs * kPanelColumns, vectors = panels * kPanelVectors;
+  const int64_t tiles = (a.rows + kTileRows - 1) / kTileRows;
+  const int64_t share = panels * kBlockBytes / (2 * tiles * kTilesOfPanel);
+  HWY_ALIGN float wide[kBlock * kGroupColumns];
+  for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
+    Factors<T> f{a.x + first, 1, a.inputs, weight + first * kPanelColumns, kPanelColumns};
+    f.inputs = std::min(kBlock, a.inputs - first);
+    f.sums_stride = kGroupColumns;
+    f.add = first > 0;
+    if (a.rows <= kFewRows && panels == 1) {
+      f.next =
+          reinterpret_cast<const char*>(f.weight) + (sizeof(T) > 1 ? kWideAhead : kNarrowAhead);
+      f.next_bytes = 4 * kBytes;
+      multiply_part<kFewRows, kPanelVectors, false, 2>(f, a.rows, kPanelVectors, sums);
+      continue;
+    }
+    const T* next =
+        first + kBlock < a.inputs ? f.weight + kBlock * kPanelColumns : weight + panels * panel;
+    const auto multiply_all = [&](auto factors, int64_t distance) TOST_INLINE {
+      factors.x_step = 2, factors.weight_stride = 2 * kPanelColumns;
+      factors.next_bytes = share * 8 / kBlock;
+      if (kPanelVectors < kTileVectors) factors.vector_stride = distance;
+      for (int64_t t = 0, at = 0; t < tiles; ++t) {
+        const int64_t row = a.rows * t / tiles, rows = a.rows * (t + 1) / tiles - row;
+        for (int64_t v = 0; v < vectors; v += kTileVectors) {
+          for (int64_t odd = 0; odd < 2; ++odd, at += share) {
+            auto part = factors;
+            part.x += row * a.inputs + odd;
+            part.weight += odd * kPanelColumns + v * kVectorLanes;
+            part.inputs = (f.inputs + 1 - odd) / 2;
+            part.next = reinterpret_cast<const char*>(next + at / kBlockBytes * panel);
+            part.next += at % kBlockBytes;
+            part.add = first + odd > 0;
+            multiply_part<kTileRows, kTileVectors, true>(
+                part, rows, vectors - v, sums + row * kGroupColumns + v * kVectorLanes);
+          }
+        }
+      }
+    };
+    if (sizeof(T) == 4 || tiles == 1) {
+      multiply_all(f, panel);
+      continue;
+    }
+    for (int64_t p = 0; p < panels; ++p) {
+      float* to = wide + p * kBlock * kPanelColumns;
+      for (int64_t i = 0; i < f.inputs * kPanelColumns; i += kVectorLanes) {
+        hn::Store(load_weights(f.weight + p * panel + i), Wide(), to + i);
       }
     }
+    Factors<float> widened{f.x, 1, f.x_stride, wide, kPanelColumns};
+    widened.sums_stride = kGroupColumns;
+    multiply_all(widened, kBlock * kPanelColumns);
   }
-  return begin;
 }
 
-template <WeightType kType>
-void run(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  switch (a.rows) {
-    case 0:
-      return;
-    case 1:
-      return run_rows<kType, 1>(a, begin, end);
-    case 2:
-      return run_rows<kType, 2>(a, begin, end);
-    case 3:
-      return run_rows<kType, 3>(a, begin, end);
-    case 4:
-      return run_rows<kType, 4>(a, begin, end);
-    default:
-      break;
-  }
-  if constexpr (kType != WeightType::kInt4) begin = run_tiles<kType>(a, begin, end);
-  constexpr int64_t kAtOnce = 16;  // outputs whose weights stay in a cache
-  for (; begin < end; begin += kAtOnce) {
-    for (int64_t row = 0; row < a.rows; row += kMostFewRows) {
-      run<kType>(rows_from(a, row), begin, std::min(end, begin + kAtOnce));
+template <class T>
+void run(const FewRowsArgs& all, int64_t begin, int64_t end) {
+  HWY_ALIGN float sums[kRowsAtOnce * kGroupColumns];
+  const int64_t step = all.rows <= kFewRows ? kPanelColumns : kGroupColumns;
+  for (; begin < end; begin += step) {
+    const T* weight = static_cast<const T*>(all.weight) + begin * all.inputs;
+    const int64_t count = std::min(step, end - begin);
+    for (int64_t row = 0; row < all.rows; row += kRowsAtOnce) {
+      const FewRowsArgs a = rows_from(all, row, kRowsAtOnce);
+      panel_sums(a, weight, (count + kPanelColumns - 1) / kPanelColumns, sums);
+      finish<T>(a, begin, count, sums, kGroupColumns);
     }
   }
 }
 
 using FewRowsRun = void (*)(const FewRowsArgs&, int64_t, int64_t);
 inline FewRowsRun few_rows_run(WeightType type) {
-  switch (type) {
-    case WeightType::kFloat32:
-      return &run<WeightType::kFloat32>;
-    case WeightType::kBfloat16:
-      return &run<WeightType::kBfloat16>;
-    case WeightType::kInt8:
-      return &run<WeightType::kInt8>;
-    case WeightType::kInt4:
-      break;
-  }
-  return &run<WeightType::kInt4>;
+  constexpr FewRowsRun kRuns[] = {run<float>, run<Bf16>, run<int8_t>, run_int4};
+  return kRuns[static_cast<int>(type)];
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -7,11 +7,15 @@
 
 namespace tost::kernels {
 
-inline constexpr int64_t kMostFewRows = 4;
+inline constexpr int64_t kMostFewRows = 4;  // for which memory limits the speed
 
-// The storage of a weight [outputs, inputs]. kInt8: w = value * scale of its output, with values
-// -127 to 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
-// int4_position(). Rows are padded to a multiple of 128 inputs with scale 0.
+// The outputs of a panel [inputs, kPanelColumns] of weights; the last panel is filled with zeros.
+inline constexpr int64_t kPanelColumns = 16;
+
+// The storage of a weight [outputs, inputs]. kFloat32, kBfloat16 and kInt8 have panels. kInt8: w =
+// value * scale of its output, with values -127 to 127. kInt4 has rows, padded to a multiple of 128
+// inputs with scale 0: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
+// int4_position().
 enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
 inline constexpr int64_t kInt4Group = 32;
@@ -38,7 +42,7 @@ struct FewRowsArgs {
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
   // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
-  const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
+  const void* weight = nullptr;  // contiguous panels; kInt4: rows of int4_row_bytes()
   // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.
   const void* scales = nullptr;
   // The bias [outputs], or null; bfloat16 for kBfloat16, else float32.
@@ -48,9 +52,10 @@ struct FewRowsArgs {
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
 };
 
-// Computes outputs begin to end - 1. Adds in float32, in an order that depends only on `inputs` and
-// the instruction set, so a row has the same bits among any others, and an output in any part. Does
-// not allocate. Throws only a usage Error for a wrong TOST_ISA (isa.h).
+// Computes outputs begin to end - 1: whole panels, but for the last; of kInt4 any. Adds in float32,
+// in an order that depends only on `inputs` (and for kInt4 on the instruction set), so that a row
+// has the same bits among any others, and an output in any part. Does not allocate. Throws only a
+// usage Error for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()

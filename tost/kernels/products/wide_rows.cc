@@ -1,5 +1,4 @@
-// Computes tiles of rows and columns whose sums stay in registers: with AVX2 12 of 16 registers
-// hold sums of 6 rows and 16 columns, with AVX-512 24 of 32 those of 8 rows and 48 columns.
+// Computes tiles of rows and columns (tile-inl.h) of packed float32 panels.
 #include "tost/kernels/products/wide_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,89 +10,12 @@
 #include <algorithm>
 
 #include "tost/kernels/products/finish-inl.h"
+#include "tost/kernels/products/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_AVX3
-constexpr int kTileRows = 8, kTileVectors = 3;
-#elif HWY_TARGET == HWY_AVX2
-constexpr int kTileRows = 6, kTileVectors = 2;
-#elif HWY_TARGET == HWY_NEON
-constexpr int kTileRows = 6, kTileVectors = 4;
-#else
-constexpr int kTileRows = 4, kTileVectors = 2;
-#endif
-constexpr int64_t kVectorLanes = hn::MaxLanes(Wide());
 constexpr int64_t kTileColumns = kTileVectors * kVectorLanes;
-
-// What a tile is computed of.
-struct Factors {
-  const float* x;
-  int64_t x_stride;
-  const float* weight;
-  int64_t weight_stride;  // from input to input
-  int64_t inputs;
-  const char* next;  // weights to prefetch into the L2 cache, a line with every four inputs
-};
-
-// Keeps a vector in its register. Without it compilers move sums between registers and the stack,
-// and broadcast a number of a row once for each product.
-HWY_INLINE void pin(WideVec& value) {
-#if defined(__x86_64__) && defined(__GNUC__) && HWY_TARGET != HWY_EMU128
-  asm("" : "+v"(value.raw));
-#endif
-}
-
-// Computes sums [kRows, kTileColumns] = x weight, of the first kVectors vectors of columns. Every
-// loop over sums is unrolled, so that they are in registers.
-template <int kRows, int kVectors>
-HWY_NOINLINE void multiply(const Factors& f, float* HWY_RESTRICT sums) {
-  const Wide d;
-  WideVec sum[kRows][kVectors], w[kVectors];
-#pragma GCC unroll 24
-  for (int i = 0; i < kRows * kVectors; ++i) sum[i / kVectors][i % kVectors] = hn::Zero(d);
-  const float *HWY_RESTRICT x = f.x, *HWY_RESTRICT weight = f.weight;
-  const int64_t x_stride = f.x_stride, weight_stride = f.weight_stride;
-  const auto add_input = [&]() TOST_INLINE {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weight + v * kVectorLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      WideVec number = hn::Set(d, x[r * x_stride]);
-      pin(number);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] = hn::MulAdd(number, w[v], sum[r][v]);
-        pin(sum[r][v]);
-      }
-    }
-    ++x, weight += weight_stride;
-  };
-  const char* next = f.next;
-  for (int64_t i = f.inputs / 4; i > 0; --i, next += 64) {
-    __builtin_prefetch(next, 0, 2);
-    add_input(), add_input(), add_input(), add_input();
-  }
-  for (int64_t i = f.inputs % 4; i > 0; --i) add_input();
-#pragma GCC unroll 24
-  for (int i = 0; i < kRows * kVectors; ++i) {
-    hn::StoreU(sum[i / kVectors][i % kVectors], d,
-               sums + i / kVectors * kTileColumns + i % kVectors * kVectorLanes);
-  }
-}
-
-// At most kRows rows and kVectors vectors of columns.
-template <int kRows, int kVectors>
-HWY_INLINE void multiply_part(const Factors& f, int64_t rows, int64_t vectors, float* sums) {
-  if constexpr (kVectors > 1) {
-    if (vectors < kVectors) return multiply_part<kRows, kVectors - 1>(f, rows, vectors, sums);
-  }
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return multiply_part<kRows - 1, kVectors>(f, rows, vectors, sums);
-  }
-  multiply<kRows, kVectors>(f, sums);
-}
 
 template <class Out, Finish kFinish>
 class WideProduct {
@@ -130,9 +52,16 @@ class WideProduct {
     const char* end = next + (last ? 0 : args_.inputs * args_.panel_columns * 4);
     for (int64_t row = 0; row < a_.rows; row += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, a_.rows - row);
-      multiply_part<kTileRows, kTileVectors>({args_.x + row * args_.x_stride, args_.x_stride,
-                                              weight, args_.panel_columns, args_.inputs, next},
-                                             rows, vectors, sums_);
+      const Factors<float> factors{args_.x + row * args_.x_stride,
+                                   1,
+                                   args_.x_stride,
+                                   weight,
+                                   args_.panel_columns,
+                                   args_.inputs,
+                                   next,
+                                   64,
+                                   kTileColumns};
+      multiply_part<kTileRows, kTileVectors, true>(factors, rows, vectors, sums_);
       if (next < end) next += args_.inputs / 4 * 64;
       const RowFactors none = row_factors<float>(nullptr, nullptr, 0);
       const float* sums = sums_;

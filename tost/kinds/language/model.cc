@@ -148,7 +148,7 @@ Tensor LanguageModel::hidden(const Tensor& input, LanguageState* state, Language
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
   if (uses_reader()) return reader_->logits(hidden);
-  return tost::linear(hidden, product_weight(wte_->weight, wte_->copy));
+  return torch::linear(hidden, product_weight(wte_->weight, wte_->copy));
 }
 
 Tensor LanguageModel::forward(const Tensor& ids) {

@@ -1,0 +1,139 @@
+// Multiplies tiles of rows and columns whose sums stay in registers, for float32 panels and narrow
+// ones. Include after highway.h.
+#if defined(TOST_KERNELS_PRODUCTS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOST_KERNELS_PRODUCTS_TILE_INL_H_
+#undef TOST_KERNELS_PRODUCTS_TILE_INL_H_
+#else
+#define TOST_KERNELS_PRODUCTS_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "tost/kernels/vec-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+constexpr int64_t kVectorLanes = hn::MaxLanes(Wide());
+
+// The rows, and vectors of columns, of a tile: with AVX2 its sums fill 12 of 16 registers, with
+// AVX-512 24 of 32.
+#if HWY_TARGET == HWY_AVX3
+constexpr int kTileRows = 8, kTileVectors = 3;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kTileRows = 6, kTileVectors = 2;
+#elif HWY_TARGET == HWY_NEON
+constexpr int kTileRows = 6, kTileVectors = 4;
+#else
+constexpr int kTileRows = 4, kTileVectors = 2;
+#endif
+
+// What a tile is computed of.
+template <class T>
+struct Factors {
+  const float* x;
+  int64_t x_step;    // from input to input
+  int64_t x_stride;  // from row to row
+  const T* weight;
+  int64_t weight_stride;  // from input to input
+  int64_t inputs = 0;
+  // Weights to prefetch into the L2 cache, `next_bytes` with every four inputs.
+  const char* next = nullptr;
+  int64_t next_bytes = 0;
+  int64_t sums_stride = 0;
+  bool add = false;                      // the products' sums to those before
+  int64_t vector_stride = kVectorLanes;  // of the weight, from vector to vector
+};
+
+// Loads a vector of weights as float32.
+template <class T>
+HWY_INLINE WideVec load_weights(const T* w) {
+  return load(Wide(), w);
+}
+HWY_INLINE WideVec load_weights(const int8_t* w) {
+  const hn::RebindToSigned<Wide> di;
+  return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
+}
+
+// Keeps a vector in its register. Without it compilers move sums between registers and the stack,
+// and broadcast a number of a row once for each product.
+HWY_INLINE void pin(WideVec& value) {
+#if defined(__x86_64__) && defined(__GNUC__) && HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(value.raw));
+#endif
+}
+
+// Computes sums [kRows, kVectors vectors] = or += x weight. Input i adds to sum i % kChains, and
+// these are added in the end. Every loop over sums is unrolled, so that they are in registers.
+template <int kRows, int kVectors, int kChains = 1, class T>
+HWY_NOINLINE void multiply(const Factors<T>& f, float* HWY_RESTRICT sums) {
+  const Wide d;
+  WideVec sum[kChains][kRows][kVectors], w[kVectors];
+#pragma GCC unroll 24
+  for (int i = 0; i < kChains * kRows * kVectors; ++i) {
+    sum[i / kVectors / kRows][i / kVectors % kRows][i % kVectors] = hn::Zero(d);
+  }
+  const float* HWY_RESTRICT x = f.x;
+  const T* HWY_RESTRICT weight = f.weight;
+  const int64_t x_step = f.x_step, x_stride = f.x_stride, weight_stride = f.weight_stride;
+  const int64_t vector_stride = f.vector_stride;
+  const auto add_input = [&](WideVec(&chain)[kRows][kVectors]) TOST_INLINE {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + v * vector_stride);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      WideVec number = hn::Set(d, x[r * x_stride]);
+      pin(number);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        chain[r][v] = hn::MulAdd(number, w[v], chain[r][v]);
+        pin(chain[r][v]);
+      }
+    }
+    x += x_step, weight += weight_stride;
+  };
+  const char* next = f.next;
+  for (int64_t i = f.inputs / 4; i > 0; --i, next += f.next_bytes) {
+    if (kChains == 1) {
+      for (int64_t b = 0; b < f.next_bytes; b += 64) __builtin_prefetch(next + b, 0, 2);
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) {
+      const int at = u * kVectors * kVectorLanes * int{sizeof(T)};
+      if (kChains > 1 && at % 64 == 0) __builtin_prefetch(next + at, 0, 2);
+      add_input(sum[u % kChains]);
+    }
+  }
+  if ((f.inputs & 2) != 0) add_input(sum[0]), add_input(sum[kChains - 1]);
+  if ((f.inputs & 1) != 0) add_input(sum[0]);
+#pragma GCC unroll 24
+  for (int i = 0; i < kRows * kVectors; ++i) {
+    const int r = i / kVectors, v = i % kVectors;
+    float* to = sums + r * f.sums_stride + v * kVectorLanes;
+    WideVec total = f.add ? hn::Add(hn::LoadU(d, to), sum[0][r][v]) : sum[0][r][v];
+    if (kChains > 1) total = hn::Add(total, sum[kChains - 1][r][v]);
+    hn::StoreU(total, d, to);
+  }
+}
+
+// At most kRows rows and, with kFewer, at most kVectors vectors of columns.
+template <int kRows, int kVectors, bool kFewer, int kChains = 1, class T>
+HWY_INLINE void multiply_part(const Factors<T>& f, int64_t rows, int64_t vectors, float* sums) {
+  if constexpr (kFewer && kVectors > 1) {
+    if (vectors < kVectors) {
+      return multiply_part<kRows, kVectors - 1, true>(f, rows, vectors, sums);
+    }
+  }
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return multiply_part<kRows - 1, kVectors, false, kChains>(f, rows, vectors, sums);
+    }
+  }
+  multiply<kRows, kVectors, kChains>(f, sums);
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // per-target include guard
