@@ -26,8 +26,7 @@ constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
 constexpr int64_t kGroupColumns = kTilePanels * kPanelColumns;
 // The largest number of rows whose sums leave arithmetic units idle.
 constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
-// Inputs whose widened weights stay in the L1 cache.
-constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 256;
+constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 256;  // inputs that stay in L1 if widened
 constexpr int64_t kRowsAtOnce = 64;
 
 // The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
@@ -244,11 +243,10 @@ inline void run_int4(const FewRowsArgs& all, int64_t begin, int64_t end) {
   }
 }
 
-// Computes sums [rows, kGroupColumns] of adjacent panels of weights [inputs, kPanelColumns], block
-// by block: shorter sums have smaller errors. Inputs with even and with odd numbers have sums of
-// their own, which for few rows are added side by side to keep the arithmetic units busy. Rows of
-// one tile read the weights as they are; those of more tiles share a block widened to float32, and
-// prefetch the next block in equal parts.
+// Computes sums [rows, kGroupColumns] of adjacent panels, block by block: shorter sums have smaller
+// errors. Inputs with even and odd numbers have sums of their own, which few rows add side by side
+// to keep the arithmetic units busy. Rows of one tile read the weights as they are; those of more
+// share a block widened to float32, and prefetch the next block in equal parts.
 template <class T>
 void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
   constexpr int64_t kBytes = kPanelColumns * sizeof(T), kBlockBytes = kBlock * kBytes;
@@ -257,7 +255,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
   const int64_t share = panels * kBlockBytes / (2 * tiles * kTilesOfPanel);
   HWY_ALIGN float wide[kBlock * kGroupColumns];
   for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
-    Factors<T> f{a.x + first, 1, a.inputs, weight + first * kPanelColumns, kPanelColumns};
+    Factors<T> f{a.x + first, a.inputs, weight + first * kPanelColumns, kPanelColumns};
     f.inputs = std::min(kBlock, a.inputs - first);
     f.sums_stride = kGroupColumns;
     f.add = first > 0;
@@ -270,17 +268,17 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
     }
     const T* next =
         first + kBlock < a.inputs ? f.weight + kBlock * kPanelColumns : weight + panels * panel;
-    const auto multiply_all = [&](auto factors, int64_t distance) TOST_INLINE {
-      factors.x_step = 2, factors.weight_stride = 2 * kPanelColumns;
-      factors.next_bytes = share * 8 / kBlock;
-      if (kPanelVectors < kTileVectors) factors.vector_stride = distance;
+    const auto multiply_all = [&]<class W>(const W* from, int64_t distance) TOST_INLINE {
       for (int64_t t = 0, at = 0; t < tiles; ++t) {
         const int64_t row = a.rows * t / tiles, rows = a.rows * (t + 1) / tiles - row;
         for (int64_t v = 0; v < vectors; v += kTileVectors) {
           for (int64_t odd = 0; odd < 2; ++odd, at += share) {
-            auto part = factors;
-            part.x += row * a.inputs + odd;
-            part.weight += odd * kPanelColumns + v * kVectorLanes;
+            Factors<W, 2, (kPanelVectors < kTileVectors)> part{
+                f.x + row * a.inputs + odd, a.inputs, from + odd * kPanelColumns + v * kVectorLanes,
+                2 * kPanelColumns};
+            part.vector_stride = distance;
+            part.sums_stride = kGroupColumns;
+            part.next_bytes = share * 8 / kBlock;
             part.inputs = (f.inputs + 1 - odd) / 2;
             part.next = reinterpret_cast<const char*>(next + at / kBlockBytes * panel);
             part.next += at % kBlockBytes;
@@ -292,7 +290,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
       }
     };
     if (sizeof(T) == 4 || tiles == 1) {
-      multiply_all(f, panel);
+      multiply_all(f.weight, panel);
       continue;
     }
     for (int64_t p = 0; p < panels; ++p) {
@@ -301,9 +299,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
         hn::Store(load_weights(f.weight + p * panel + i), Wide(), to + i);
       }
     }
-    Factors<float> widened{f.x, 1, f.x_stride, wide, kPanelColumns};
-    widened.sums_stride = kGroupColumns;
-    multiply_all(widened, kBlock * kPanelColumns);
+    multiply_all(static_cast<const float*>(wide), kBlock * kPanelColumns);
   }
 }
 

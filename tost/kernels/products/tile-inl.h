@@ -30,11 +30,16 @@ constexpr int kTileRows = 6, kTileVectors = 4;
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
 
-// What a tile is computed of.
-template <class T>
+// What a tile is computed of. An input is kStep numbers of x after the one before. Vectors of the
+// weight are adjacent, or with kApart `vector_stride` apart: constants leave registers for sums.
+template <class T, int kStep = 1, bool kApart = false>
 struct Factors {
+  using Weight = T;
+  static constexpr int kInputStep = kStep;
+  HWY_INLINE int64_t at(int64_t vector) const {
+    return vector * (kApart ? vector_stride : kVectorLanes);
+  }
   const float* x;
-  int64_t x_step;    // from input to input
   int64_t x_stride;  // from row to row
   const T* weight;
   int64_t weight_stride;  // from input to input
@@ -43,8 +48,8 @@ struct Factors {
   const char* next = nullptr;
   int64_t next_bytes = 0;
   int64_t sums_stride = 0;
-  bool add = false;                      // the products' sums to those before
-  int64_t vector_stride = kVectorLanes;  // of the weight, from vector to vector
+  bool add = false;  // the products' sums to those before
+  int64_t vector_stride = 0;
 };
 
 // Loads a vector of weights as float32.
@@ -67,8 +72,9 @@ HWY_INLINE void pin(WideVec& value) {
 
 // Computes sums [kRows, kVectors vectors] = or += x weight. Input i adds to sum i % kChains, and
 // these are added in the end. Every loop over sums is unrolled, so that they are in registers.
-template <int kRows, int kVectors, int kChains = 1, class T>
-HWY_NOINLINE void multiply(const Factors<T>& f, float* HWY_RESTRICT sums) {
+template <int kRows, int kVectors, int kChains = 1, class F>
+HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
+  using T = typename F::Weight;
   const Wide d;
   WideVec sum[kChains][kRows][kVectors], w[kVectors];
 #pragma GCC unroll 24
@@ -77,11 +83,10 @@ HWY_NOINLINE void multiply(const Factors<T>& f, float* HWY_RESTRICT sums) {
   }
   const float* HWY_RESTRICT x = f.x;
   const T* HWY_RESTRICT weight = f.weight;
-  const int64_t x_step = f.x_step, x_stride = f.x_stride, weight_stride = f.weight_stride;
-  const int64_t vector_stride = f.vector_stride;
+  const int64_t x_stride = f.x_stride, weight_stride = f.weight_stride;
   const auto add_input = [&](WideVec(&chain)[kRows][kVectors]) TOST_INLINE {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + v * vector_stride);
+    for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + f.at(v));
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       WideVec number = hn::Set(d, x[r * x_stride]);
@@ -92,7 +97,7 @@ HWY_NOINLINE void multiply(const Factors<T>& f, float* HWY_RESTRICT sums) {
         pin(chain[r][v]);
       }
     }
-    x += x_step, weight += weight_stride;
+    x += F::kInputStep, weight += weight_stride;
   };
   const char* next = f.next;
   for (int64_t i = f.inputs / 4; i > 0; --i, next += f.next_bytes) {
@@ -119,8 +124,8 @@ HWY_NOINLINE void multiply(const Factors<T>& f, float* HWY_RESTRICT sums) {
 }
 
 // At most kRows rows and, with kFewer, at most kVectors vectors of columns.
-template <int kRows, int kVectors, bool kFewer, int kChains = 1, class T>
-HWY_INLINE void multiply_part(const Factors<T>& f, int64_t rows, int64_t vectors, float* sums) {
+template <int kRows, int kVectors, bool kFewer, int kChains = 1, class F>
+HWY_INLINE void multiply_part(const F& f, int64_t rows, int64_t vectors, float* sums) {
   if constexpr (kFewer && kVectors > 1) {
     if (vectors < kVectors) {
       return multiply_part<kRows, kVectors - 1, true>(f, rows, vectors, sums);

@@ -53,7 +53,6 @@ class WideProduct {
     for (int64_t row = 0; row < a_.rows; row += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, a_.rows - row);
       const Factors<float> factors{args_.x + row * args_.x_stride,
-                                   1,
                                    args_.x_stride,
                                    weight,
                                    args_.panel_columns,
