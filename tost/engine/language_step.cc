@@ -15,7 +15,7 @@ using kernels::WeightType;
 
 namespace {
 
-// The unit in which threads divide outputs.
+// The unit in which threads divide outputs: a panel, for more rows all that a tile may have.
 int64_t output_unit(int64_t rows) {
   return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
 }

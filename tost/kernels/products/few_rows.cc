@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tost/base/checked.h"
 #include "tost/kernels/products/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -249,10 +250,10 @@ inline void run_int4(const FewRowsArgs& all, int64_t begin, int64_t end) {
 // share a block widened to float32, and prefetch the next block in equal parts.
 template <class T>
 void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
-  constexpr int64_t kBytes = kPanelColumns * sizeof(T), kBlockBytes = kBlock * kBytes;
+  constexpr int64_t kInBlock = kBlock * kPanelColumns, kSize = sizeof(T);
   const int64_t panel = a.inputs * kPanelColumns, vectors = panels * kPanelVectors;
-  const int64_t tiles = (a.rows + kTileRows - 1) / kTileRows;
-  const int64_t share = panels * kBlockBytes / (2 * tiles * kTilesOfPanel);
+  const int64_t tiles = divide_up(a.rows, kTileRows);
+  const int64_t share = panels * kInBlock / (2 * tiles * kTilesOfPanel);
   HWY_ALIGN float wide[kBlock * kGroupColumns];
   for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
     Factors<T> f{a.x + first, a.inputs, weight + first * kPanelColumns, kPanelColumns};
@@ -262,7 +263,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
     if (a.rows <= kFewRows && panels == 1) {
       f.next =
           reinterpret_cast<const char*>(f.weight) + (sizeof(T) > 1 ? kWideAhead : kNarrowAhead);
-      f.next_bytes = 4 * kBytes;
+      f.next_bytes = 4 * kPanelColumns * kSize;
       multiply_part<kFewRows, kPanelVectors, false, 2>(f, a.rows, kPanelVectors, sums);
       continue;
     }
@@ -278,10 +279,9 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
                 2 * kPanelColumns};
             part.vector_stride = distance;
             part.sums_stride = kGroupColumns;
-            part.next_bytes = share * 8 / kBlock;
+            part.next_bytes = share * kSize * 8 / kBlock;
             part.inputs = (f.inputs + 1 - odd) / 2;
-            part.next = reinterpret_cast<const char*>(next + at / kBlockBytes * panel);
-            part.next += at % kBlockBytes;
+            part.next = reinterpret_cast<const char*>(next + at / kInBlock * panel + at % kInBlock);
             part.add = first + odd > 0;
             multiply_part<kTileRows, kTileVectors, true>(
                 part, rows, vectors - v, sums + row * kGroupColumns + v * kVectorLanes);
@@ -312,7 +312,7 @@ void run(const FewRowsArgs& all, int64_t begin, int64_t end) {
     const int64_t count = std::min(step, end - begin);
     for (int64_t row = 0; row < all.rows; row += kRowsAtOnce) {
       const FewRowsArgs a = rows_from(all, row, kRowsAtOnce);
-      panel_sums(a, weight, (count + kPanelColumns - 1) / kPanelColumns, sums);
+      panel_sums(a, weight, divide_up(count, kPanelColumns), sums);
       finish<T>(a, begin, count, sums, kGroupColumns);
     }
   }
