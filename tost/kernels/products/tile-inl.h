@@ -62,11 +62,13 @@ HWY_INLINE WideVec load_weights(const int8_t* w) {
   return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
 }
 
-// Keeps a vector in its register. Without it compilers move sums between registers and the stack,
-// and broadcast a number of a row once for each product.
-HWY_INLINE void pin(WideVec& value) {
-#if defined(__x86_64__) && defined(__GNUC__) && HWY_TARGET != HWY_EMU128
-  asm("" : "+v"(value.raw));
+// Adds a * b to `sum` in its register. Compilers that may choose the instruction move sums between
+// registers and the stack, which takes 12 % of the time with AVX2.
+HWY_INLINE void add_product(WideVec a, WideVec b, WideVec& sum) {
+#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
+  asm("vfmadd231ps %1, %2, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+#else
+  sum = hn::MulAdd(a, b, sum);
 #endif
 }
 
@@ -89,13 +91,9 @@ HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
     for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + f.at(v));
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      WideVec number = hn::Set(d, x[r * x_stride]);
-      pin(number);
+      const WideVec number = hn::Set(d, x[r * x_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        chain[r][v] = hn::MulAdd(number, w[v], chain[r][v]);
-        pin(chain[r][v]);
-      }
+      for (int v = 0; v < kVectors; ++v) add_product(number, w[v], chain[r][v]);
     }
     x += F::kInputStep, weight += weight_stride;
   };
