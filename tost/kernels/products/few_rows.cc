@@ -27,7 +27,7 @@ constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
 constexpr int64_t kGroupColumns = kTilePanels * kPanelColumns;
 // The largest number of rows whose sums leave arithmetic units idle.
 constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
-constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 256;  // inputs that stay in L1 if widened
+constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 384;  // inputs that stay in L1 if widened
 constexpr int64_t kRowsAtOnce = 64;
 
 // The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
