@@ -1,9 +1,9 @@
 #include "tost/engine/class_scores.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "tost/engine/generate.h"
 #include "tost/engine/predict.h"
 
 namespace tost {
@@ -12,14 +12,6 @@ namespace {
 // Whether class a ranks before class b, as in rank_classes().
 bool class_before(const float* logits, int64_t a, int64_t b) {
   return ranks_before(logits[a], logits[b]) || (a < b && !ranks_before(logits[b], logits[a]));
-}
-
-// In float64, unlike log_total(), which reads whole vocabularies.
-double cross_entropy(const float* logits, int64_t classes, int64_t label) {
-  const double most = *std::max_element(logits, logits + classes);
-  double sum = 0;
-  for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - most);
-  return std::log(sum) + most - logits[label];
 }
 
 }  // namespace
@@ -34,7 +26,7 @@ void ClassScores::add(const float* logits, const int64_t* labels, int64_t rows) 
     }
     first += rank < 1;
     among_five += rank < 5;
-    loss_sum += cross_entropy(logits, classes, label);
+    loss_sum += log_total(logits, classes) - logits[label];
     ++confusion[size_t(label * classes + best)];
   }
   count += rows;
