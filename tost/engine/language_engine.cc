@@ -53,13 +53,6 @@ void EngineModel::norm(const float* rows, int64_t count, float* to) const {
   kernels::norm_rows(weights_->norm.args(rows, count, to));
 }
 
-void EngineModel::expect_texts() {
-  // Does not use tiles for eight bits, because tiles read bfloat16 weights of twice the size.
-  const bool wide_enough = weights_->type == kernels::WeightType::kBfloat16 &&
-                           config().dim % 32 == 0 && layout_ == Layout::kStored;
-  tiles_ = wide_enough && prefill().rows_alone();
-}
-
 void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
                        float* logits, float* hidden, std::vector<TracedBlock>* traced) {
   if (tokens == 0) fail_data("There are no tokens to read.");
@@ -192,13 +185,7 @@ Array EngineModel::step(const std::vector<int64_t>& ids,
   const auto count = int64_t(ids.size());
   Array logits = Array::empty({count, config().vocab});
   if (ids.empty()) return logits;
-  if (tiles_) {
-    Array rows = Array::empty({count, config().dim});
-    norm(prefill().run_texts(ids, states), count, rows.mutable_data());
-    prefill().head(rows.data(), count, logits.mutable_data());
-  } else {
-    step_.run_texts(ids, states, logits.mutable_data());
-  }
+  step_.run_texts(ids, states, logits.mutable_data());
   for (auto* state : states) ++state->position;
   return logits;
 }

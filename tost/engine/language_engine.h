@@ -23,10 +23,7 @@ class EngineModel : public TextModel {
 
   const LanguageConfig& config() const override { return weights_->config; }
   Precision precision() const { return precision_; }
-  // From now on a step may expect many texts. With weights of bfloat16 that stay laid out, it reads
-  // them by tile units, if this CPU has them: as fast for many texts as for one, with activations
-  // rounded as for long texts.
-  void expect_texts();
+  void expect_texts() { step_.expect_texts(); }  // language_step.h
   Array extend(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state) override;
   TokenScores score(const int64_t* ids, const int64_t* targets, int64_t batch, int64_t tokens,
                     LanguageState* state) override;
@@ -59,7 +56,6 @@ class EngineModel : public TextModel {
   const Arrays stored_;
   LanguageStep step_;
   std::optional<LanguagePrefill> prefill_;  // made when first needed
-  bool tiles_ = false;                      // step() goes by prefill_
 };
 
 }  // namespace tost

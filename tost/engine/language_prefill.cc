@@ -14,14 +14,9 @@ using kernels::WeightType;
 
 namespace {
 
-ParallelFor loop_over(int threads) {
-  return threads == 1 ? ParallelFor(serial_for) : ParallelFor(engine_parallel);
-}
-
 // The number of rows that stay in an L2 cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
-constexpr int64_t kMostStepRows = 32;
 
 bool wants_bfloat16(const LanguageWeights& weights) {
   return weights.type != WeightType::kFloat32 && multiplies_as_packed(Packing::kBfloat16);
@@ -131,19 +126,7 @@ const float* LanguagePrefill::run(const int64_t* ids, int64_t batch, int64_t tok
                                   LanguageState& state) {
   batch_ = batch;
   tokens_ = tokens;
-  states_ = {&state};
-  return run_all(ids);
-}
-
-const float* LanguagePrefill::run_texts(const std::vector<int64_t>& ids,
-                                        const std::vector<LanguageState*>& states) {
-  batch_ = int64_t(ids.size());
-  tokens_ = 1;
-  states_ = states;
-  return run_all(ids.data());
-}
-
-const float* LanguagePrefill::run_all(const int64_t* ids) {
+  state_ = &state;
   reserve(batch_ * tokens_);
   embed(ids);
   const auto count = int64_t(blocks_.size());
@@ -158,22 +141,13 @@ const float* LanguagePrefill::run_all(const int64_t* ids) {
   return x_.data();
 }
 
-bool LanguagePrefill::rows_alone() const {
-  return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) {
-    const auto maps = b.maps();
-    return std::all_of(maps.begin(), maps.end(), [](const PackedLinear* map) {
-      return !map->defined() || map->rows_alone();
-    });
-  });
-}
-
 void LanguagePrefill::embed(const int64_t* ids) {
   float* x = x_.mutable_data();
-  const int64_t rows = batch_ * tokens_, of_text = rows / int64_t(states_.size());
+  const int64_t rows = batch_ * tokens_;
   constexpr int64_t kAtOnce = 64;
   parallel_tasks(divide_up(rows, kAtOnce), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin * kAtOnce; r < std::min(rows, end * kAtOnce); ++r) {
-      weights_.embed(ids[r], states_[size_t(r / of_text)]->position + r % tokens_, x + r * dim_);
+      weights_.embed(ids[r], state_->position + r % tokens_, x + r * dim_);
     }
   });
 }
@@ -182,9 +156,7 @@ void LanguagePrefill::embed(const int64_t* ids) {
 // block's mixer.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_;
-  // Uses one thread for few rows on tile units, because every thread would read all weights.
-  const bool few = tokens_ == 1 && rows <= kMostStepRows && rows_alone();
-  const int64_t threads = few ? 1 : engine_threads();
+  const int64_t threads = engine_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
   const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
   const int64_t tile_bytes =
@@ -277,128 +249,96 @@ void LanguagePrefill::shift(const Array& bias, const Tile& tile) {
 
 void LanguagePrefill::mix(int64_t index) {
   const auto& block = weights_.blocks[size_t(index)];
-  const auto texts = int64_t(states_.size());
-  const auto one = [&](size_t text, int threads) {
-    if (block.kind == BlockMixer::kTssa) tssa(block, index, text, threads);
-    if (block.kind == BlockMixer::kMeans) means(block, index, text, threads);
-    if (block.kind == BlockMixer::kDelta) delta(block, index, text, threads);
-    if (block.kind == BlockMixer::kSoftmax) softmax(block, index, text, threads);
-  };
-  if (texts == 1) {
-    one(0, engine_threads());
-  } else {
-    parallel_tasks(texts, [&](int64_t begin, int64_t end) {
-      for (int64_t text = begin; text < end; ++text) one(size_t(text), 1);
-    });
-  }
+  Arrays& own = state_->blocks[size_t(index)];
+  const bool narrow = narrow_ && mixes_narrow(block);
+  if (block.kind == BlockMixer::kTssa) tssa(block, own, narrow);
+  if (block.kind == BlockMixer::kMeans) means(block, own);
+  if (block.kind == BlockMixer::kDelta) delta(block, own);
+  if (block.kind == BlockMixer::kSoftmax) softmax(block, own);
+  if (!narrow_ || narrow) return;
+  // As the output map reads the results.
+  kernels::round_rows(mixed(), batch_ * tokens_, dim_, y_.mutable_data<uint16_t>());
 }
 
-// The results of a mixer that computes in float32, from row `first` on.
-float* LanguagePrefill::mixed(int64_t first) {
-  return (narrow_ ? mixed_ : y_).mutable_data() + first * dim_;
-}
-// Stores these results as the output map reads them.
-void LanguagePrefill::store_mixed(int64_t first, int64_t rows) {
-  if (!narrow_) return;
-  kernels::round_rows(mixed(first), rows, dim_, y_.mutable_data<uint16_t>() + first * dim_);
+// The results of a mixer that computes in float32.
+float* LanguagePrefill::mixed() {
+  return (narrow_ ? mixed_ : y_).mutable_data();
 }
 
-void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, size_t text,
-                            int threads) {
-  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
-  const int64_t first = int64_t(text) * rows;
-  const MeansState own(block.means, batch, states_[text]->blocks[size_t(index)]);
-  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch, tokens_)));
-  const int64_t parts = (block.means.gate ? 3 : 2) * dim_;
-  const MeansMix mix{.batch = batch,
+void LanguagePrefill::means(const LanguageBlockWeights& block, Arrays& own) {
+  const MeansState state(block.means, batch_, own);
+  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch_, tokens_)));
+  const MeansMix mix{.batch = batch_,
                      .tokens = tokens_,
-                     .parts = w_.data() + first * parts,
-                     .pi = pi_.mutable_data() + first * block.means.heads,
-                     .base = base_.mutable_data() + first * dim_,
-                     .y = mixed(first),
-                     .sums = own.sums,
-                     .past = own.past};
-  mix_means(block.means, mix, workspace.data(), loop_over(threads));
-  store_mixed(first, rows);
+                     .parts = w_.data(),
+                     .pi = pi_.mutable_data(),
+                     .base = base_.mutable_data(),
+                     .y = mixed(),
+                     .sums = state.sums,
+                     .past = state.past};
+  mix_means(block.means, mix, workspace.data(), engine_parallel);
 }
 
-void LanguagePrefill::delta(const LanguageBlockWeights& block, int64_t index, size_t text,
-                            int threads) {
+void LanguagePrefill::delta(const LanguageBlockWeights& block, Arrays& own) {
   const auto& weights = block.delta;
-  const int64_t batch = batch_ / int64_t(states_.size()), heads = weights.heads;
-  const int64_t first = int64_t(text) * batch * tokens_;
-  const DeltaState state(weights, batch, states_[text]->blocks[size_t(index)]);
+  const DeltaState state(weights, batch_, own);
   DeltaMix mix{.tokens = tokens_,
-               .parts = w_.data() + first * weights.parts() * dim_,
-               .beta = pi_.data() + first * weights.steps * heads,
-               .y = mixed(first),
+               .parts = w_.data(),
+               .beta = pi_.data(),
+               .y = mixed(),
                .memory = state.memory,
                .past = state.past};
-  if (block.forget.defined()) mix.forget = forget_.data() + first * heads;
-  if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
-  loop_over(threads)(batch * heads, [&](int64_t begin, int64_t end) {
+  if (block.forget.defined()) mix.forget = forget_.data();
+  if (block.gate.defined()) mix.gate = gate_.data();
+  engine_parallel(batch_ * weights.heads, [&](int64_t begin, int64_t end) {
     const ScratchBlock workspace(size_t(mix_delta_workspace(weights, tokens_)));
     for (int64_t i = begin; i < end; ++i) mix_delta(weights, mix, i, workspace.data());
   });
-  store_mixed(first, batch * tokens_);
 }
 
-void LanguagePrefill::softmax(const LanguageBlockWeights& block, int64_t index, size_t text,
-                              int threads) {
+void LanguagePrefill::softmax(const LanguageBlockWeights& block, Arrays& own) {
   const auto& weights = block.softmax;
-  const int64_t batch = batch_ / int64_t(states_.size());
-  const int64_t first = int64_t(text) * batch * tokens_;
-  SoftmaxState state(weights, batch, tokens_, states_[text]->blocks[size_t(index)]);
-  SoftmaxMix mix{
-      .tokens = tokens_, .parts = w_.data() + first * 3 * dim_, .y = mixed(first), .state = &state};
-  if (block.gate.defined()) mix.gate = gate_.data() + first * dim_;
-  loop_over(threads)(batch * weights.heads, [&](int64_t begin, int64_t end) {
+  SoftmaxState state(weights, batch_, tokens_, own);
+  SoftmaxMix mix{.tokens = tokens_, .parts = w_.data(), .y = mixed(), .state = &state};
+  if (block.gate.defined()) mix.gate = gate_.data();
+  engine_parallel(batch_ * weights.heads, [&](int64_t begin, int64_t end) {
     const ScratchBlock workspace(size_t(mix_softmax_workspace(weights, tokens_, state.cached)));
     for (int64_t i = begin; i < end; ++i) mix_softmax(weights, mix, i, workspace.data());
   });
   state.keep();
-  store_mixed(first, batch * tokens_);
 }
 
-void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,
-                           int threads) {
-  const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
-  const int64_t rows = batch * tokens_, first = int64_t(text) * rows;
-  Arrays& own = states_[text]->blocks[size_t(index)];
-  const bool narrow = narrow_ && mixes_narrow(block);
-  const int64_t bytes = narrow ? 2 : 4;
+void LanguagePrefill::tssa(const LanguageBlockWeights& block, Arrays& own, bool narrow) {
+  const int64_t heads = weights_.config.heads, count = batch_ * tokens_ * dim_;
+  const int threads = engine_threads();
   kernels::CausalForwardArgs a;
-  a.shape = {batch, tokens_, heads, dim_ / heads};
+  a.shape = {batch_, tokens_, heads, dim_ / heads};
   a.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
-  a.w = {w_.data<char>() + first * dim_ * bytes, tokens_ * dim_, dim_};
-  a.y = {narrow ? y_.mutable_data<char>() + first * dim_ * bytes : static_cast<void*>(mixed(first)),
-         tokens_ * dim_, dim_};
+  a.w = {w_.data<void>(), tokens_ * dim_, dim_};
+  a.y = {narrow ? y_.mutable_data<void>() : mixed(), tokens_ * dim_, dim_};
   if (block.filter.defined()) {
-    const Array::Shape earlier{batch, block.filter.size(0) - 1, dim_};
+    const Array::Shape earlier{batch_, block.filter.size(0) - 1, dim_};
     float* past = owned_state(own, "conv", earlier, TorchDtype::kFloat32).mutable_data();
-    float* convolved = base_.mutable_data() + first * dim_;
-    convolve_texts(block.filter, batch, tokens_, w_.data() + first * dim_, past, convolved);
-    a.w.data = convolved;
+    convolve_texts(block.filter, batch_, tokens_, w_.data(), past, base_.mutable_data());
+    a.w.data = base_.data();
   }
   a.temp = block.temp.data();
-  a.bias = {block.denom_bias.data(), block.denom_bias.size(1), states_[text]->position};
+  a.bias = {block.denom_bias.data(), block.denom_bias.size(1), state_->position};
   a.state = a.next_state =
-      owned_state(own, "statistics", {batch, 2 * dim_ + heads}, TorchDtype::kFloat64)
+      owned_state(own, "statistics", {batch_, 2 * dim_ + heads}, TorchDtype::kFloat64)
           .mutable_data<double>();
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
-  kernels::causal_forward(a, workspace.data(), loop_over(threads), threads);
+  kernels::causal_forward(a, workspace.data(), engine_parallel, threads);
   const auto scale = float(block.scale);
   if (narrow) {
-    auto* y = y_.mutable_data<uint16_t>() + first * dim_;
-    for (int64_t i = 0; scale != 1 && i < rows * dim_; ++i) {
+    auto* y = y_.mutable_data<uint16_t>();
+    for (int64_t i = 0; scale != 1 && i < count; ++i) {
       y[i] = to_bfloat16(from_bfloat16(y[i]) * scale);
     }
     return;
   }
-  float* y = mixed(first);
-  for (int64_t i = 0; scale != 1 && i < rows * dim_; ++i) y[i] *= scale;
-  if (block.gate.defined()) multiply_by_silu(gate_.data() + first * dim_, rows * dim_, y);
-  store_mixed(first, rows);
+  for (int64_t i = 0; scale != 1 && i < count; ++i) mixed()[i] *= scale;
+  if (block.gate.defined()) multiply_by_silu(gate_.data(), count, mixed());
 }
 
 }  // namespace tost

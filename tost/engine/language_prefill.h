@@ -30,13 +30,6 @@ class LanguagePrefill {
   // Takes memory for B T tokens. Throws a usage Error for a state of another batch.
   const float* run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state);
 
-  // Reads one token of each of several texts, like LanguageStep::run_texts(). Returns the residual
-  // stream [texts, C].
-  const float* run_texts(const std::vector<int64_t>& ids,
-                         const std::vector<LanguageState*>& states);
-  // Whether its products give each row the same bits for any number of rows. Only of kStored.
-  bool rows_alone() const;
-
   // The head on rows [count, C] after the final norm: logits [count, vocab].
   void head(const float* rows, int64_t count, float* logits);
 
@@ -60,7 +53,6 @@ class LanguagePrefill {
   }
   void lay_out(int64_t block, bool opening);
   void reserve(int64_t rows);
-  const float* run_all(const int64_t* ids);
   void embed(const int64_t* ids);
   void over_tiles(int64_t block);
   void close(int64_t block, const Tile& tile);  // from a mixer's result to the block's end
@@ -68,12 +60,11 @@ class LanguagePrefill {
   void shift(const Array& bias, const Tile& tile);
   void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
   void mix(int64_t block);
-  float* mixed(int64_t first);
-  void store_mixed(int64_t first, int64_t rows);
-  void tssa(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
-  void means(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
-  void delta(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
-  void softmax(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  float* mixed();
+  void tssa(const LanguageBlockWeights& block, Arrays& own, bool narrow);
+  void means(const LanguageBlockWeights& block, Arrays& own);
+  void delta(const LanguageBlockWeights& block, Arrays& own);
+  void softmax(const LanguageBlockWeights& block, Arrays& own);
 
   const LanguageWeights& weights_;
   const int64_t dim_;
@@ -90,9 +81,9 @@ class LanguagePrefill {
   Array x_, w_, y_, mixed_, base_;
   // Memberships of group means or strengths of the delta rule, a mixer's gate, and forgetting.
   Array pi_, gate_, forget_;
-  // Of the present call: states_ has one entry of batch_ texts, or batch_ entries of one.
+  // Of the present call.
   int64_t batch_ = 0, tokens_ = 0;
-  std::vector<LanguageState*> states_;
+  LanguageState* state_ = nullptr;
 };
 
 }  // namespace tost

@@ -6,6 +6,7 @@
 #include "tost/engine/text_trace.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
+#include "tost/kernels/products/tile_rows.h"
 
 namespace tost {
 
@@ -15,13 +16,8 @@ using kernels::WeightType;
 
 namespace {
 
-// The unit in which threads divide outputs: a panel, for more rows all that a tile may have.
-int64_t output_unit(int64_t rows) {
-  return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
-}
-
 // The weights of a part, which a thread computes before it looks for the next.
-constexpr int64_t kPartBytes = 32 << 10;
+constexpr int64_t kPartBytes = 32 << 10, kRoundedPartBytes = 96 << 10;
 
 float* numbers(Array& x) {
   return x.mutable_data();
@@ -61,8 +57,8 @@ void LanguageStep::reserve(int threads) {
     forget_ = rows(weights_.config.heads);
     gate_ = rows(dim_);
   }
-  scratch_bytes_ = aligned(room_ * dim_ * 4) +
-                   aligned(room_ * kernels::prepared_stride(weights_.type, widest_)) + 64;
+  const int64_t prepared = tiles_ ? widest_ * 2 : kernels::prepared_stride(weights_.type, widest_);
+  scratch_bytes_ = aligned(room_ * dim_ * 4) + aligned(room_ * prepared) + 64;
   const int64_t wanted = threads * scratch_bytes_;
   if (scratch_.bytes() < wanted) scratch_ = Array::empty({wanted}, TorchDtype::kUInt8);
 }
@@ -93,6 +89,11 @@ void LanguageStep::prepare_states() {
   }
 }
 
+void LanguageStep::expect_texts() {
+  tiles_ = weights_.type == WeightType::kBfloat16 && kernels::has_tiles() && dim_ % 32 == 0 &&
+           weights_.mlp_hidden % 32 == 0;
+}
+
 void LanguageStep::run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
                        float* logits, std::vector<TracedBlock>* traced) {
   batch_ = batch;
@@ -108,7 +109,9 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
   batch_ = int64_t(ids.size());
   tokens_ = 1;
   states_ = states;
+  rounds_ = tiles_;
   run_stages(ids.data(), logits);
+  rounds_ = false;
 }
 
 void LanguageStep::run_stages(const int64_t* ids, float* logits) {
@@ -153,11 +156,18 @@ void LanguageStep::trace(const Stage& stage) {
   }
 }
 
+// The unit in which threads divide outputs: a panel, for more rows all that a tile may have.
+int64_t LanguageStep::output_unit(int64_t rows) const {
+  if (rounds_) return kernels::kTileColumns;
+  return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
+}
+
 int64_t LanguageStep::parts_of(const Stage& stage, int threads) const {
   if (stage.work != Work::kMix) {
     const int64_t bytes = stage.map->values.bytes(), outputs = stage.map->outputs();
+    const int64_t least = rounds_ ? kRoundedPartBytes : kPartBytes;
     return std::max<int64_t>(
-        threads, bytes / std::max(kPartBytes, bytes / outputs * output_unit(batch_ * tokens_)));
+        threads, bytes / std::max(least, bytes / outputs * output_unit(batch_ * tokens_)));
   }
   const BlockMixer kind = weights_.blocks[stage.block].kind;
   const bool heads = kind == BlockMixer::kDelta || kind == BlockMixer::kSoftmax;
@@ -224,11 +234,14 @@ std::pair<int64_t, int64_t> LanguageStep::multiply(const StepWeight& weight, con
   a.x = x;
   a.weight = weight.values.data<void>();
   a.scales = weight.scales.data<void>();
-  a.bias = weight.bias.data<void>();
+  a.bias = weight.bias.data();
   if (gamma != nullptr) a.gamma = gamma->data();
   a.y = y;
-  if (kernels::prepared_stride(weight.type, weight.inputs) > 0) {
-    void* prepared = scratch(part) + aligned(room_ * dim_ * 4) / 4;
+  void* prepared = scratch(part) + aligned(room_ * dim_ * 4) / 4;
+  if (rounds_) {
+    a.rounded = static_cast<uint16_t*>(prepared);
+    if (part.first) kernels::round_rows(x, rows, weight.inputs, static_cast<uint16_t*>(prepared));
+  } else if (kernels::prepared_stride(weight.type, weight.inputs) > 0) {
     if (part.first) kernels::prepare_few_rows(weight.type, x, rows, weight.inputs, prepared);
     a.prepared = prepared;
   }

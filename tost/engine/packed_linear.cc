@@ -83,10 +83,10 @@ PackedLinear::Method PackedLinear::method_for(Packing packing) const {
 // weights of an output; the buffers [inputs] may hold them.
 template <class T, class Row>
 void PackedLinear::lay_out(TorchDtype dtype, const Row& row) {
-  // Adjacent inputs of an output, and how many of these groups are as far apart as the first two.
-  constexpr int64_t kGroup = 4 / sizeof(T);
-  constexpr int64_t kGroups = kernels::kTileColumns / 2;
+  // Adjacent inputs of an output, and the columns between them and the next ones.
+  constexpr int64_t kGroup = 4 / sizeof(T), kHalfTile = kernels::kTileColumns / 2;
   const bool tiles = method_ == Method::kTiles, whole = tiles || method_ == Method::kWide;
+  const int64_t apart = tiles ? kHalfTile : panel_columns_;
   const int64_t columns = whole ? panels_ * panel_columns_ : outputs_;
   weight_ = Array::zeros({columns * inputs_}, dtype);
   T* const all = weight_.mutable_data<T>();
@@ -95,12 +95,9 @@ void PackedLinear::lay_out(TorchDtype dtype, const Row& row) {
     std::vector<T> narrow(size_t(inputs_), 0);
     for (int64_t o = begin * panel_columns_; o < std::min(outputs_, end * panel_columns_); ++o) {
       const T* from = row(o, wide.data(), narrow.data());
-      const int64_t first = o / panel_columns_ * panel_columns_, column = o - first;
-      const int64_t width = tiles ? kGroups : std::min(panel_columns_, columns - first);
-      T* to = all + first * inputs_ + column % width * kGroup;
-      if (tiles) to += column / width * kGroups * kGroups * kGroup;
+      const int64_t first = o / apart * apart, width = std::min(apart, columns - first);
+      T* to = all + first * inputs_ + (o - first) * kGroup;
       for (int64_t i = 0; i < inputs_; i += kGroup, to += width * kGroup) {
-        if (tiles && i > 0 && i % (kGroups * kGroup) == 0) to += kGroups * kGroups * kGroup;
         std::memcpy(to, from + i, 4);
       }
     }
@@ -122,6 +119,11 @@ PackedLinear::PackedLinear(const StepWeight& map, const Array& gamma, Packing pa
                                                : 64;
   panels_ = divide_up(outputs_, panel_columns_);
   if (map.bias.defined() && !gamma.defined()) bias_ = map.bias.as_float().clone();
+  if (method_ == Method::kTiles && map.panelled > 0 && map.type == kernels::WeightType::kBfloat16 &&
+      packing == Packing::kBfloat16 && !gamma.defined()) {
+    weight_ = map.values;  // laid out as tile units read them
+    return;
+  }
   const auto row = [&](int64_t o, float* to) -> const float* {
     map.row(o, to);
     for (int64_t i = 0; gamma.defined() && i < inputs_; ++i) to[i] *= gamma.data()[o];
@@ -251,7 +253,7 @@ class PackedLinear::Run {
     a.x_bytes = x_.stride * size;
     a.block_bytes = map_.block_bytes();
     a.weight = map_.weight_.data<char>() + first * a.block_bytes +
-               first_input_ * kernels::kTileColumns * size;
+               first_input_ * kernels::kTileColumns / 2 * size;
     a.steps = inputs_ * size / kernels::kTileStep;
     a.next = result_.next;
     kernels::tile_product(a);
@@ -378,9 +380,9 @@ kernels::FetchAhead PackedLinear::ahead(int64_t first, int64_t last) const {
 
 kernels::FetchAhead PackedLinear::ahead_of_inputs(int64_t first, int64_t count) const {
   const kernels::FetchAhead all = ahead();
-  const int64_t input = kernels::kTileColumns * element_bytes();
+  const int64_t input = kernels::kTileColumns / 2 * element_bytes();
   if (method_ != Method::kTiles || count == inputs_) return all;
-  return {all.data + first * input, count * input, block_bytes(), panels_};
+  return {all.data + first * input, count * input, block_bytes() / 2, 2 * panels_};
 }
 
 void PackedLinear::release() {

@@ -79,8 +79,6 @@ class PackedLinear {
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
-  // Whether a row's result is bit for bit the same for every number of rows.
-  bool rows_alone() const { return method_ == Method::kTiles; }
   // The size of the weights in memory.
   int64_t bytes() const { return weight_.bytes(); }
 

@@ -10,6 +10,7 @@
 namespace tost {
 
 using kernels::kPanelColumns;
+using kernels::panel_inputs;
 using kernels::WeightType;
 
 namespace {
@@ -26,19 +27,22 @@ Array narrowed(const Array& from) {
 }
 
 // The panels of a weight [out, in].
-template <class T>
+template <WeightType kType, class T>
 Array panels(const Array& weight) {
+  constexpr int64_t kGroup = kType == WeightType::kBfloat16 ? 2 : 1;  // of inputs, and of panels
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
-  const int64_t count = divide_up(outputs, kPanelColumns);
-  Array all = Array::empty({count, inputs, kPanelColumns}, weight.dtype());
+  const int64_t count = divide_up(outputs, kGroup * kPanelColumns) * kGroup;
+  const int64_t size = panel_inputs(kType, inputs) * kPanelColumns;
+  Array all = Array::empty({count, size}, weight.dtype());
   parallel_tasks(count, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      T* panel = all.mutable_data<T>() + p * inputs * kPanelColumns;
-      const int64_t filled = std::min(kPanelColumns, outputs - p * kPanelColumns);
-      if (filled < kPanelColumns) std::fill_n(panel, inputs * kPanelColumns, T{0});
+      T* panel = all.mutable_data<T>() + p * size;
+      const int64_t filled = std::clamp<int64_t>(outputs - p * kPanelColumns, 0, kPanelColumns);
+      if (filled < kPanelColumns || inputs % kGroup > 0) std::fill_n(panel, size, T{0});
       const T* rows = weight.data<T>() + p * kPanelColumns * inputs;
       for (int64_t i = 0; i < inputs; ++i) {
-        for (int64_t o = 0; o < filled; ++o) panel[i * kPanelColumns + o] = rows[o * inputs + i];
+        T* to = panel + i / kGroup * kGroup * kPanelColumns + i % kGroup;
+        for (int64_t o = 0; o < filled; ++o) to[o * kGroup] = rows[o * inputs + i];
       }
     }
   });
@@ -73,10 +77,14 @@ Array StepWeight::rounded() const {
 
 void StepWeight::row(int64_t index, float* to) const {
   if (type == WeightType::kInt4) return read_int4_row(values, scales, inputs, index, to);
-  const int64_t step = panelled > 0 ? kPanelColumns : 1;
-  const int64_t first = index / step * step * inputs + index % step;
+  const int64_t group = panelled > 0 && type == WeightType::kBfloat16 ? 2 : 1;
+  const int64_t step = panelled > 0 ? kPanelColumns : 1, column = index % step;
+  const int64_t width = panelled > 0 ? panel_inputs(type, inputs) : inputs;
+  const int64_t first = (index - column) * width + column * group;
   const auto read = [&](const auto* from, const auto& wide) {
-    for (int64_t i = 0; i < inputs; ++i) to[i] = wide(from[first + i * step]);
+    for (int64_t i = 0; i < inputs; ++i) {
+      to[i] = wide(from[first + i / group * group * step + i % group]);
+    }
   };
   if (type == WeightType::kFloat32) {
     read(values.data(), [](float x) { return x; });
@@ -89,10 +97,10 @@ void StepWeight::row(int64_t index, float* to) const {
 
 void StepWeight::lay_out() {
   if (!defined() || panelled > 0 || type == WeightType::kInt4) return;
-  const Array rows =
-      std::exchange(values, type == WeightType::kFloat32    ? panels<float>(values)
-                            : type == WeightType::kBfloat16 ? panels<uint16_t>(values)
-                                                            : panels<int8_t>(values));
+  const Array rows = std::exchange(
+      values, type == WeightType::kFloat32 ? panels<WeightType::kFloat32, float>(values)
+              : type == WeightType::kInt8  ? panels<WeightType::kInt8, int8_t>(values)
+                                           : panels<WeightType::kBfloat16, uint16_t>(values));
   panelled = rows.size(0);
   rows.forget();
 }
@@ -138,7 +146,7 @@ StepWeight WeightSource::map(const std::string& map_name, int64_t out, int64_t i
   const std::string name = map_name + ".weight";
   StepWeight weight{.type = type, .inputs = in};
   if (bias) weight.bias = values(map_name + ".bias", {out});
-  if (bias && type == WeightType::kBfloat16) weight.bias = narrowed(weight.bias);
+  if (bias && type == WeightType::kBfloat16) weight.bias = narrowed(weight.bias).as_float();
   const Array& stored = find(name);
   Array wide;
   if (stored.dtype() == TorchDtype::kInt8 || stored.dtype() == TorchDtype::kUInt8) {

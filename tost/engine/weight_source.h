@@ -25,8 +25,8 @@ struct StepWeight {
   int64_t inputs = 0;
   // As kernels/products/few_rows.h has them; but before lay_out() all values are in rows.
   Array values, scales;
-  int64_t panelled = 0;  // the outputs, if the values are panels [panels, inputs, kPanelColumns]
-  Array bias;            // [out], bfloat16 for kBfloat16, else float32; may be undefined
+  int64_t panelled = 0;  // the outputs, if the values are panels
+  Array bias;            // [out] float32, rounded as the values are; may be undefined
 };
 
 // The weights of a LayerNorm.

@@ -4,6 +4,7 @@
 
 #include "tost/engine/weight_source.h"
 #include "tost/kernels/isa.h"
+#include "tost/kernels/products/tile_rows.h"
 #include "tost/ops/arrays.h"
 #include "tost/torch.h"
 
@@ -23,7 +24,7 @@ StepWeight step_weight(Type type, const torch::Tensor& weight, const torch::Tens
     step.values = array_of(weight.to(type == Type::kBfloat16 ? torch::kBFloat16 : torch::kFloat));
   }
   if (bias.defined()) {
-    step.bias = array_of(bias.to(type == Type::kBfloat16 ? torch::kBFloat16 : torch::kFloat));
+    step.bias = array_of(bias);
   }
   step.lay_out();
   return step;
@@ -32,10 +33,10 @@ StepWeight step_weight(Type type, const torch::Tensor& weight, const torch::Tens
 kernels::FewRowsArgs args_of(const torch::Tensor& x, const StepWeight& weight, torch::Tensor& y) {
   kernels::FewRowsArgs args{.rows = x.size(0), .inputs = weight.inputs, .outputs = y.size(1)};
   args.type = weight.type;
-  args.x = x.const_data_ptr<float>();
+  if (x.scalar_type() == torch::kFloat) args.x = x.const_data_ptr<float>();
   args.weight = weight.values.data<void>();
   args.scales = weight.scales.data<void>();
-  args.bias = weight.bias.data<void>();
+  args.bias = weight.bias.data();
   args.y = y.mutable_data_ptr<float>();
   return args;
 }
@@ -146,6 +147,44 @@ TEST(FewRows, RowsHaveTheSameBitsInAnyCompany) {
     }
   }
   kernels::force_isa("auto");
+}
+
+TEST(FewRows, RoundedRowsHaveTheSameBitsInAnyCompanyOnTileUnits) {
+  if (!kernels::has_tiles()) GTEST_SKIP() << "this CPU has no tile units";
+  torch::manual_seed(5);
+  for (const auto& [inputs, outputs] :
+       {std::pair<int64_t, int64_t>{32, 1}, {96, 17}, {160, 131}, {768, 300}}) {
+    const auto w = torch::randn({outputs, inputs}), bias = torch::randn({outputs});
+    const auto gamma = torch::randn({outputs}), before = torch::randn({71, outputs});
+    const auto weight = step_weight(Type::kBfloat16, w, bias);
+    const auto x = torch::randn({71, inputs}).to(torch::kBFloat16);
+    const auto product = [&](int64_t row, int64_t rows, int64_t part) {
+      auto y = before.slice(0, row, row + rows).clone();
+      auto args = args_of(x, weight, y);
+      args.rows = rows;
+      args.gamma = gamma.const_data_ptr<float>();
+      args.rounded =
+          reinterpret_cast<const uint16_t*>(x.const_data_ptr<at::BFloat16>()) + row * inputs;
+      for (int64_t o = 0; o < outputs; o += part) {
+        kernels::linear_few_rows(args, o, std::min(outputs, o + part));
+      }
+      return y;
+    };
+    const auto all = product(0, 71, outputs);
+    const auto narrow = [](const torch::Tensor& t) {
+      return t.to(torch::kBFloat16).to(torch::kDouble);
+    };
+    const auto exact =
+        before + gamma * torch::linear(narrow(x), narrow(w), bias.to(torch::kDouble));
+    EXPECT_LE((all - exact).abs().max().item<double>(), 1e-5 * exact.abs().max().item<double>());
+    for (const int64_t row : {0, 7, 35, 58}) {
+      for (const int64_t rows : {1, 2, 13}) {
+        const auto wanted = all.slice(0, row, row + rows);
+        EXPECT_TRUE(torch::equal(wanted, product(row, rows, outputs))) << inputs << ": " << rows;
+        EXPECT_TRUE(torch::equal(wanted, product(row, rows, 32))) << inputs << ": " << rows;
+      }
+    }
+  }
 }
 
 TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {

@@ -196,15 +196,13 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
 template <class T>
 HWY_INLINE void finish(const FewRowsArgs& a, int64_t first, int64_t count, const float* sums,
                        int64_t stride) {
-  using Bias = std::conditional_t<std::is_same_v<T, Bf16>, Bf16, float>;
-  const auto* bias = static_cast<const Bias*>(a.bias);
   const auto* scales = static_cast<const float*>(a.scales);
   for (int64_t r = 0; r < a.rows; ++r, sums += stride) {
     float* y = a.y + r * a.outputs + first;
     for (int64_t i = 0; i < count; ++i) {
       float value = sums[i];
       if (sizeof(T) == 1) value *= scales[first + i];
-      if (bias != nullptr) value += to_float(bias[first + i]);
+      if (a.bias != nullptr) value += a.bias[first + i];
       y[i] = a.gamma != nullptr ? y[i] + a.gamma[first + i] * value : value;
     }
   }
@@ -244,6 +242,23 @@ inline void run_int4(const FewRowsArgs& all, int64_t begin, int64_t end) {
   }
 }
 
+// Writes a panel's weights of `inputs` inputs, of pairs whole ones, as float32.
+template <class T>
+HWY_INLINE void widen(const T* from, int64_t inputs, float* to) {
+  for (int64_t i = 0; i < inputs * kPanelColumns; i += kVectorLanes) {
+    hn::Store(load_weights(from + i, false), Wide(), to + i);
+  }
+}
+HWY_INLINE void widen(const Bf16* from, int64_t inputs, float* to) {
+  const auto* pairs = reinterpret_cast<const Bf16Pair*>(from);
+  for (int64_t i = 0; i < inputs; i += 2, pairs += kPanelColumns, to += 2 * kPanelColumns) {
+    for (int64_t c = 0; c < kPanelColumns; c += kVectorLanes) {
+      hn::Store(load_weights(pairs + c, false), Wide(), to + c);
+      hn::Store(load_weights(pairs + c, true), Wide(), to + c + kPanelColumns);
+    }
+  }
+}
+
 // Computes sums [rows, kGroupColumns] of adjacent panels, block by block: shorter sums have smaller
 // errors. Inputs with even and odd numbers have sums of their own, which few rows add side by side
 // to keep the arithmetic units busy. Rows of one tile read the weights as they are; those of more
@@ -251,55 +266,56 @@ inline void run_int4(const FewRowsArgs& all, int64_t begin, int64_t end) {
 template <class T>
 void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
   constexpr int64_t kInBlock = kBlock * kPanelColumns, kSize = sizeof(T);
-  const int64_t panel = a.inputs * kPanelColumns, vectors = panels * kPanelVectors;
-  const int64_t tiles = divide_up(a.rows, kTileRows);
+  constexpr bool kPairs = kSize == 2;
+  using Stored = std::conditional_t<kPairs, Bf16Pair, T>;
+  using Second = std::conditional_t<kPairs, Bf16Second, T>;
+  const int64_t panel = panel_inputs(a.type, a.inputs) * kPanelColumns;
+  const int64_t vectors = panels * kPanelVectors, tiles = divide_up(a.rows, kTileRows);
   const int64_t share = panels * kInBlock / (2 * tiles * kTilesOfPanel);
   HWY_ALIGN float wide[kBlock * kGroupColumns];
   for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
-    Factors<T> f{a.x + first, a.inputs, weight + first * kPanelColumns, kPanelColumns};
-    f.inputs = std::min(kBlock, a.inputs - first);
-    f.sums_stride = kGroupColumns;
-    f.add = first > 0;
+    const T* block = weight + first * kPanelColumns;
+    const auto* even = reinterpret_cast<const Stored*>(block);
+    const auto* odd = reinterpret_cast<const Second*>(even + (kPairs ? 0 : kPanelColumns));
+    const int64_t inputs = std::min(kBlock, a.inputs - first);
     if (a.rows <= kFewRows && panels == 1) {
-      f.next =
-          reinterpret_cast<const char*>(f.weight) + (sizeof(T) > 1 ? kWideAhead : kNarrowAhead);
+      Factors<Stored> f{a.x + first, a.inputs, even, kPanelColumns, inputs};
+      f.next = reinterpret_cast<const char*>(block) + (kSize > 1 ? kWideAhead : kNarrowAhead);
       f.next_bytes = 4 * kPanelColumns * kSize;
+      f.sums_stride = kGroupColumns;
+      f.add = first > 0;
       multiply_part<kFewRows, kPanelVectors, false, 2>(f, a.rows, kPanelVectors, sums);
       continue;
     }
-    const T* next =
-        first + kBlock < a.inputs ? f.weight + kBlock * kPanelColumns : weight + panels * panel;
-    const auto multiply_all = [&]<class W>(const W* from, int64_t distance) TOST_INLINE {
-      for (int64_t t = 0, at = 0; t < tiles; ++t) {
-        const int64_t row = a.rows * t / tiles, rows = a.rows * (t + 1) / tiles - row;
-        for (int64_t v = 0; v < vectors; v += kTileVectors) {
-          for (int64_t odd = 0; odd < 2; ++odd, at += share) {
-            Factors<W, 2, (kPanelVectors < kTileVectors)> part{
-                f.x + row * a.inputs + odd, a.inputs, from + odd * kPanelColumns + v * kVectorLanes,
-                2 * kPanelColumns};
-            part.vector_stride = distance;
-            part.sums_stride = kGroupColumns;
-            part.next_bytes = share * kSize * 8 / kBlock;
-            part.inputs = (f.inputs + 1 - odd) / 2;
-            part.next = reinterpret_cast<const char*>(next + at / kInBlock * panel + at % kInBlock);
-            part.add = first + odd > 0;
-            multiply_part<kTileRows, kTileVectors, true>(
-                part, rows, vectors - v, sums + row * kGroupColumns + v * kVectorLanes);
-          }
+    const bool widened = kSize < 4 && tiles > 1;
+    for (int64_t p = 0; widened && p < panels; ++p) {
+      widen(block + p * panel, inputs, wide + p * kInBlock);
+    }
+    const T* next = first + kBlock < a.inputs ? block + kInBlock : weight + panels * panel;
+    for (int64_t t = 0, at = 0; t < tiles; ++t) {
+      const int64_t row = a.rows * t / tiles, rows = a.rows * (t + 1) / tiles - row;
+      for (int64_t v = 0; v < vectors; v += kTileVectors) {
+        const auto add = [&]<class W>(const W* from, int64_t apart, bool second) TOST_INLINE {
+          Factors<W, 2, (kPanelVectors < kTileVectors)> f{
+              a.x + first + row * a.inputs + second, a.inputs, from + v * kVectorLanes,
+              kPanelColumns * (std::is_arithmetic_v<W> ? 2 : 1), (inputs + !second) / 2};
+          f.next = reinterpret_cast<const char*>(next + at / kInBlock * panel + at % kInBlock);
+          f.next_bytes = share * kSize * 8 / kBlock;
+          f.sums_stride = kGroupColumns;
+          f.add = first > 0 || second;
+          f.vector_stride = apart;
+          at += share;
+          multiply_part<kTileRows, kTileVectors, true>(
+              f, rows, vectors - v, sums + row * kGroupColumns + v * kVectorLanes);
+        };
+        if (widened) {
+          for (bool second : {false, true}) add(wide + second * kPanelColumns, kInBlock, second);
+        } else {
+          add(even, panel / (kPairs ? 2 : 1), false);
+          add(odd, panel / (kPairs ? 2 : 1), true);
         }
       }
-    };
-    if (sizeof(T) == 4 || tiles == 1) {
-      multiply_all(f.weight, panel);
-      continue;
     }
-    for (int64_t p = 0; p < panels; ++p) {
-      float* to = wide + p * kBlock * kPanelColumns;
-      for (int64_t i = 0; i < f.inputs * kPanelColumns; i += kVectorLanes) {
-        hn::Store(load_weights(f.weight + p * panel + i), Wide(), to + i);
-      }
-    }
-    multiply_all(static_cast<const float*>(wide), kBlock * kPanelColumns);
   }
 }
 
@@ -308,7 +324,8 @@ void run(const FewRowsArgs& all, int64_t begin, int64_t end) {
   HWY_ALIGN float sums[kRowsAtOnce * kGroupColumns];
   const int64_t step = all.rows <= kFewRows ? kPanelColumns : kGroupColumns;
   for (; begin < end; begin += step) {
-    const T* weight = static_cast<const T*>(all.weight) + begin * all.inputs;
+    const T* weight =
+        static_cast<const T*>(all.weight) + begin * panel_inputs(all.type, all.inputs);
     const int64_t count = std::min(step, end - begin);
     for (int64_t row = 0; row < all.rows; row += kRowsAtOnce) {
       const FewRowsArgs a = rows_from(all, row, kRowsAtOnce);
@@ -329,6 +346,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tost/kernels/isa.h"
+#include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
@@ -337,9 +355,32 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
+// Computes outputs of rounded rows on tile units.
+void product_on_tiles(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  constexpr int64_t kAtOnce = 4 * kTileColumns;
+  TileProductArgs a;
+  a.x = args.rounded;
+  a.x_bytes = args.inputs * 2;
+  a.steps = a.x_bytes / kTileStep;
+  a.block_bytes = kTileColumns * a.x_bytes;
+  a.finish.rows = args.rows;
+  a.finish.out_stride = args.outputs;
+  a.finish.add = args.gamma != nullptr;
+  for (; begin < end; begin += kAtOnce) {
+    const int64_t count = a.finish.columns = std::min(kAtOnce, end - begin);
+    a.finish.bias = args.bias != nullptr ? args.bias + begin : nullptr;
+    a.finish.gamma = args.gamma != nullptr ? args.gamma + begin : nullptr;
+    a.finish.out = args.y + begin;
+    a.weight = static_cast<const char*>(args.weight) + begin * a.x_bytes;
+    a.next = {static_cast<const char*>(a.weight) + count * a.x_bytes, count * a.x_bytes, 0, 1};
+    tile_product(a);
+  }
+}
+
 }  // namespace
 
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  if (args.rounded != nullptr) return product_on_tiles(args, begin, end);
   const WorkTimer timer(Work::kProduct);
   TOST_DISPATCH(few_rows_run)(args.type)(args, begin, end);
 }

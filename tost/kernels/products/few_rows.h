@@ -9,13 +9,14 @@ namespace tost::kernels {
 
 inline constexpr int64_t kMostFewRows = 4;  // for which memory limits the speed
 
-// The outputs of a panel [inputs, kPanelColumns] of weights; the last panel is filled with zeros.
+// The outputs of a panel of weights; missing ones are zeros.
 inline constexpr int64_t kPanelColumns = 16;
 
-// The storage of a weight [outputs, inputs]. kFloat32, kBfloat16 and kInt8 have panels. kInt8: w =
-// value * scale of its output, with values -127 to 127. kInt4 has rows, padded to a multiple of 128
-// inputs with scale 0: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
-// int4_position().
+// The storage of a weight [outputs, inputs]. kFloat32 and kInt8 have panels [inputs,
+// kPanelColumns]. kInt8: w = value * scale of its output, with values -127 to 127. kBfloat16 has an
+// even number of panels [pairs of inputs, kPanelColumns, 2], as the tile units read them
+// (tile_rows.h). kInt4 has rows, padded to a multiple of 128 inputs with scale 0: w = (value - 8) *
+// scale of its group of 32 adjacent inputs, in the order of int4_position().
 enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
 inline constexpr int64_t kInt4Group = 32;
@@ -34,6 +35,11 @@ inline constexpr Int4Position int4_position(int64_t input) {
   return {(input - in_group) / 2 + in_group % 8 * 2 + k / 2, k % 2 * 4};
 }
 
+// The inputs of a panel.
+inline constexpr int64_t panel_inputs(WeightType type, int64_t inputs) {
+  return inputs + (type == WeightType::kBfloat16 ? inputs % 2 : 0);
+}
+
 struct FewRowsArgs {
   int64_t rows = 0;     // of x and y
   int64_t inputs = 0;   // >= 0
@@ -42,20 +48,22 @@ struct FewRowsArgs {
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
   // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
+  // x in bfloat16, or null; selects the tile units (has_tiles()) for weights of kBfloat16. Inputs
+  // and `begin` of a call are then multiples of 32.
+  const uint16_t* rounded = nullptr;
   const void* weight = nullptr;  // contiguous panels; kInt4: rows of int4_row_bytes()
   // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.
   const void* scales = nullptr;
-  // The bias [outputs], or null; bfloat16 for kBfloat16, else float32.
-  const void* bias = nullptr;
+  const float* bias = nullptr;  // [outputs], or null
   // gamma [outputs] or null; with gamma the product is y += gamma * (x Wᵀ + b).
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
 };
 
 // Computes outputs begin to end - 1: whole panels, but for the last; of kInt4 any. Adds in float32,
-// in an order that depends only on `inputs` and the instruction set, so that a row has the same bits
-// among any others, and an output in any part. Does not allocate. Throws only a usage Error for a
-// wrong TOST_ISA (isa.h).
+// in an order that depends only on `inputs` and the instruction set, so that a row has the same
+// bits among any others, and an output in any part. Does not allocate. Throws only a usage Error
+// for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()

@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tost/kernels/vec-inl.h"
 
@@ -42,7 +43,7 @@ struct Factors {
   const float* x;
   int64_t x_stride;  // from row to row
   const T* weight;
-  int64_t weight_stride;  // from input to input
+  int64_t weight_stride;  // from input to input, or from pair to pair
   int64_t inputs = 0;
   // Weights to prefetch into the L2 cache, `next_bytes` with every four inputs.
   const char* next = nullptr;
@@ -52,14 +53,28 @@ struct Factors {
   int64_t vector_stride = 0;
 };
 
-// Loads a vector of weights as float32.
-template <class T>
-HWY_INLINE WideVec load_weights(const T* w) {
-  return load(Wide(), w);
+// The weights of a column for two inputs.
+struct Bf16Pair {
+  Bf16 first, second;
+};
+struct Bf16Second : Bf16Pair {};  // only the second one is read
+
+// Loads a vector of weights as float32; of pairs, the first or the second ones.
+HWY_INLINE WideVec load_weights(const float* w, bool) {
+  return hn::LoadU(Wide(), w);
 }
-HWY_INLINE WideVec load_weights(const int8_t* w) {
+HWY_INLINE WideVec load_weights(const int8_t* w, bool) {
   const hn::RebindToSigned<Wide> di;
   return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
+}
+HWY_INLINE WideVec load_weights(const Bf16Pair* w, bool second) {
+  const hn::RebindToUnsigned<Wide> du;
+  const auto both = hn::LoadU(du, reinterpret_cast<const uint32_t*>(w));
+  return hn::BitCast(Wide(),
+                     second ? hn::And(both, hn::Set(du, 0xffff0000u)) : hn::ShiftLeft<16>(both));
+}
+HWY_INLINE WideVec load_weights(const Bf16Second* w, bool) {
+  return load_weights(static_cast<const Bf16Pair*>(w), true);
 }
 
 // Adds a * b to `sum` in its register. Compilers that may choose the instruction move sums between
@@ -77,6 +92,7 @@ HWY_INLINE void add_product(WideVec a, WideVec b, WideVec& sum) {
 template <int kRows, int kVectors, int kChains = 1, class F>
 HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
   using T = typename F::Weight;
+  constexpr bool kPairs = std::is_same_v<T, Bf16Pair> && F::kInputStep == 1;
   const Wide d;
   WideVec sum[kChains][kRows][kVectors], w[kVectors];
 #pragma GCC unroll 24
@@ -86,16 +102,17 @@ HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
   const float* HWY_RESTRICT x = f.x;
   const T* HWY_RESTRICT weight = f.weight;
   const int64_t x_stride = f.x_stride, weight_stride = f.weight_stride;
-  const auto add_input = [&](WideVec(&chain)[kRows][kVectors]) TOST_INLINE {
+  const auto add_input = [&](WideVec(&chain)[kRows][kVectors], bool second) TOST_INLINE {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + f.at(v));
+    for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + f.at(v), second);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const WideVec number = hn::Set(d, x[r * x_stride]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) add_product(number, w[v], chain[r][v]);
     }
-    x += F::kInputStep, weight += weight_stride;
+    x += F::kInputStep;
+    if (!kPairs || second) weight += weight_stride;
   };
   const char* next = f.next;
   for (int64_t i = f.inputs / 4; i > 0; --i, next += f.next_bytes) {
@@ -104,13 +121,13 @@ HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
     }
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) {
-      const int at = u * kVectors * kVectorLanes * int{sizeof(T)};
+      const int at = u * kVectors * kVectorLanes * int{sizeof(T)} / (kPairs ? 2 : 1);
       if (kChains > 1 && at % 64 == 0) __builtin_prefetch(next + at, 0, 2);
-      add_input(sum[u % kChains]);
+      add_input(sum[u % kChains], kPairs && u % 2 > 0);
     }
   }
-  if ((f.inputs & 2) != 0) add_input(sum[0]), add_input(sum[kChains - 1]);
-  if ((f.inputs & 1) != 0) add_input(sum[0]);
+  if ((f.inputs & 2) != 0) add_input(sum[0], false), add_input(sum[kChains - 1], kPairs);
+  if ((f.inputs & 1) != 0) add_input(sum[0], false);
 #pragma GCC unroll 24
   for (int i = 0; i < kRows * kVectors; ++i) {
     const int r = i / kVectors, v = i % kVectors;

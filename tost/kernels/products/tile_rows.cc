@@ -72,18 +72,20 @@ class SavedTileConfig {
   alignas(64) TileConfig config_;
 };
 
-// The inputs of a step: values of 32 rows, and values of the weight.
+// The inputs of a step: values of 32 rows, and values of the weight. And the bytes from row to row,
+// and from one half of the columns to the other.
 struct Operands {
   const char* x;
   const char* weight;
+  int64_t x_bytes, half_bytes;
 };
 
 template <bool kTwo>
-HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
-  TOST_TILE_LOAD(4, from.x, x_bytes);
+HWY_INLINE void load_step(Operands from) {
+  TOST_TILE_LOAD(4, from.x, from.x_bytes);
   TOST_TILE_STREAM(6, from.weight, kTileStep);
-  TOST_TILE_STREAM(7, from.weight + kTileBytes, kTileStep);
-  if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
+  TOST_TILE_STREAM(7, from.weight + from.half_bytes, kTileStep);
+  if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * from.x_bytes, from.x_bytes);
 }
 
 // The sums of a block that wait for the epilogue. The struct copies all arguments, because the
@@ -130,7 +132,7 @@ class Waiting {
 // previous block. A CPU looks some hundred instructions ahead, so products, loads and epilogue
 // overlap only if they are close in the program.
 template <class Sum, bool kTwo, class Sums>
-HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
+HWY_INLINE void multiply_step(Operands next, Sums& before, int64_t rows) {
 #define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
   if constexpr (std::is_integral_v<Sum>) {                                   \
     asm volatile("tdpbusd %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::);   \
@@ -140,7 +142,7 @@ HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int6
   TOST_TILE_PRODUCT(0, 4, 6)
   before.finish(rows / 4);
   TOST_TILE_PRODUCT(1, 4, 7)
-  TOST_TILE_LOAD(4, next.x, x_bytes);
+  TOST_TILE_LOAD(4, next.x, next.x_bytes);
   before.finish((rows + 1) / 4);
   if constexpr (kTwo) {
     TOST_TILE_PRODUCT(2, 5, 6)
@@ -149,9 +151,9 @@ HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int6
   before.finish((rows + 2) / 4);
   if constexpr (kTwo) {
     TOST_TILE_PRODUCT(3, 5, 7)
-    TOST_TILE_LOAD(5, next.x + kHalf * x_bytes, x_bytes);
+    TOST_TILE_LOAD(5, next.x + kHalf * next.x_bytes, next.x_bytes);
   }
-  TOST_TILE_STREAM(7, next.weight + kTileBytes, kTileStep);
+  TOST_TILE_STREAM(7, next.weight + next.half_bytes, kTileStep);
   before.finish((rows + 3) / 4);
 #undef TOST_TILE_PRODUCT
 }
@@ -221,12 +223,13 @@ class TileProduct {
 
   HWY_INLINE Operands operands(int64_t row, int64_t block) const {
     return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
-            static_cast<const char*>(args_.weight) + block * args_.block_bytes};
+            static_cast<const char*>(args_.weight) + block * args_.block_bytes, args_.x_bytes,
+            args_.block_bytes / 2};
   }
 
   FetchAhead blocks_ahead(int64_t first, int64_t last) const {
-    return {operands(0, first).weight, args_.steps * 2 * kTileBytes, args_.block_bytes,
-            last - first};
+    const Operands from = operands(0, first);
+    return {from.weight, args_.steps * kTileBytes, from.half_bytes, 2 * (last - first)};
   }
 
   // Limits the prefetched part of the next weights to the size of a group.
@@ -242,7 +245,7 @@ class TileProduct {
   void strips(Rows rows, int64_t first, int64_t last) {
     const int64_t each = std::min(kTileRows, rows.end - rows.begin);
     configure(each);
-    load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
+    load_step<kTwo>(operands(rows.begin, first));
     for (int64_t row = rows.begin; row < rows.end; row += each) {
       // The very last block loads its tiles again, because there is no next block.
       const int64_t below = row + each < rows.end ? row + each : row;
@@ -256,7 +259,7 @@ class TileProduct {
   void block(int64_t row, int64_t rows, int64_t index, Operands following) {
     Sums before = waiting();
     Fetching fetching = fetching_;
-    const int64_t each = each_, steps = args_.steps, x_bytes = args_.x_bytes;
+    const int64_t each = each_, steps = args_.steps;
     Operands next = operands(row, index);
     TOST_TILE_ZERO(0);
     TOST_TILE_ZERO(1);
@@ -264,9 +267,9 @@ class TileProduct {
     TOST_TILE_ZERO(3);
     for (int64_t step = 1; step <= steps; ++step) {
       next.x += kTileStep;
-      next.weight += 2 * kTileBytes;
+      next.weight += kTileBytes;
       fetching.fetch();
-      multiply_step<Sum, kTwo>(step < steps ? next : following, x_bytes, before, each);
+      multiply_step<Sum, kTwo>(step < steps ? next : following, before, each);
     }
     fetching_ = fetching;
     row_ = row;

@@ -23,8 +23,8 @@ struct FetchAhead {
   int64_t bytes = 0, stride = 0, pieces = 0;
 };
 
-// The weight has blocks of kTileColumns columns, padded with zeros. A block is [steps, 2, 16, 16,
-// group]: step, half of the columns, group of inputs, column, input of the group. A group is 2
+// The weight has blocks of kTileColumns columns, padded with zeros. A block is [2, inputs / group,
+// 16, group]: half of the columns, group of inputs, column, input of the group. A group is 2
 // bfloat16 or 4 int8, adjacent weights of one column.
 struct TileProductArgs {
   // The rows, the columns and the epilogue of the sums, which are never stored: `sums` stays null.

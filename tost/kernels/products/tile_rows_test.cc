@@ -42,7 +42,7 @@ struct Case {
             integers ? double(random.below(255)) - 127 : double(random.below(65)) / 8 - 4;
         to[size_t(c * inputs + i)] = value;
         const int64_t step = i / (16 * group), inner = i % (16 * group);
-        const int64_t tile = ((c / 32 * steps + step) * 2 + c % 32 / 16) * 16 + inner / group;
+        const int64_t tile = (c / 16 * steps + step) * 16 + inner / group;
         put(weight, (tile * 16 + c % 16) * group + inner % group, value);
       }
     }
