@@ -57,7 +57,6 @@ void LanguagePrefill::lay_out(int64_t index, bool opening) {
     block.gate = packed(b.gate, packing_);
     block.forget = packed(b.forget, packing_);
   } else {
-    if (layout_ == Layout::kPassing) block = {};  // what open() needed
     block.out = packed_onto_rows(b.out, b.gamma1, packing_, block.out_shift);
     block.fc = packed(b.fc, packing_);
     block.proj = packed_onto_rows(b.proj, b.gamma2, packing_, block.proj_shift);
@@ -131,11 +130,14 @@ const float* LanguagePrefill::run(const int64_t* ids, int64_t batch, int64_t tok
   embed(ids);
   const auto count = int64_t(blocks_.size());
   for (int64_t i = 0; i <= count; ++i) {
-    const bool passing = layout_ == Layout::kPassing;
-    if (passing && i < count) lay_out(i, /*opening=*/true);
-    over_tiles(i);
-    if (passing && i > 0) blocks_[size_t(i - 1)] = {};
-    if (passing && i < count) lay_out(i, /*opening=*/false);
+    if (layout_ == Layout::kStored) over_tiles(i - 1, i);
+    for (const bool opening : {false, true}) {
+      const int64_t block = opening ? i : i - 1;
+      if (layout_ == Layout::kStored || block < 0 || block == count) continue;
+      lay_out(block, opening);
+      opening ? over_tiles(-1, block) : over_tiles(block, count);
+      blocks_[size_t(block)] = {};
+    }
     if (i < count) mix(i);
   }
   return x_.data();
@@ -152,11 +154,9 @@ void LanguagePrefill::embed(const int64_t* ids) {
   });
 }
 
-// Computes, a tile at a time, the part of the network from the previous block's mixer to this
-// block's mixer.
-void LanguagePrefill::over_tiles(int64_t block) {
-  const int64_t rows = batch_ * tokens_;
-  const int64_t threads = engine_threads();
+// Closes a block and opens another, a tile at a time; -1 or the number of blocks is none.
+void LanguagePrefill::over_tiles(int64_t closed, int64_t opened) {
+  const int64_t rows = batch_ * tokens_, threads = engine_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
   const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
   const int64_t tile_bytes =
@@ -166,8 +166,8 @@ void LanguagePrefill::over_tiles(int64_t block) {
     for (int64_t t = begin; t < end; ++t) {
       const Tile tile{t * size, std::min(size, rows - t * size),
                       static_cast<char*>(scratch.data())};
-      if (block > 0) close(block - 1, tile);
-      if (block < int64_t(blocks_.size())) open(block, tile);
+      if (closed >= 0) close(closed, tile);
+      if (opened < int64_t(blocks_.size())) open(opened, tile);
     }
     PackedLinear::release();
   });

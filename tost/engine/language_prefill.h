@@ -13,7 +13,7 @@ namespace tost {
 // How long the weights are in memory in the form that products read.
 enum class Layout : uint8_t {
   kStored,   // from the first call on: for many calls
-  kPassing,  // a block at a time: one block more than the weights, laid out in each call
+  kPassing,  // half a block at a time, laid out in each call
 };
 
 // A thread takes a tile of tokens from a mixer's result through the block's MLP to the next mixer's
@@ -54,7 +54,7 @@ class LanguagePrefill {
   void lay_out(int64_t block, bool opening);
   void reserve(int64_t rows);
   void embed(const int64_t* ids);
-  void over_tiles(int64_t block);
+  void over_tiles(int64_t closed, int64_t opened);
   void close(int64_t block, const Tile& tile);  // from a mixer's result to the block's end
   void open(int64_t block, const Tile& tile);   // from a block's beginning to its mixer's input
   void shift(const Array& bias, const Tile& tile);
