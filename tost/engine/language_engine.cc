@@ -1,6 +1,7 @@
 #include "tost/engine/language_engine.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -14,14 +15,9 @@ namespace {
 
 using kernels::kMostFewRows;
 
-constexpr int64_t kTracedTokens = 64;                // at a time
+constexpr int64_t kStepRows = 64;                    // at a time
+constexpr int64_t kPassingTokens = 384;              // at a time
 constexpr int64_t kScoredLogits = int64_t{1} << 23;  // at a time, 32 MiB
-
-// The largest number of rows for which steps of a few rows are faster than products, for which the
-// weights may have to be laid out first.
-int64_t rows_by_steps(Layout layout) {
-  return layout == Layout::kStored ? 16 : 64;
-}
 
 // Tokens [first, first + count) of every text.
 std::vector<int64_t> part_of(const int64_t* ids, int64_t batch, int64_t tokens, int64_t first,
@@ -44,6 +40,13 @@ EngineModel::EngineModel(std::unique_ptr<LanguageWeights> weights, Precision pre
       stored_(std::move(stored)),
       step_(*weights_) {}
 
+// The largest number of rows that steps read. Products are faster for more, but not if the weights
+// have to be laid out for them each time and they have no narrow numbers.
+int64_t EngineModel::rows_by_steps() const {
+  if (layout_ == Layout::kStored) return 16;
+  return multiplies_bfloat16(*weights_) ? kStepRows : std::numeric_limits<int64_t>::max();
+}
+
 LanguagePrefill& EngineModel::prefill() {
   if (!prefill_) prefill_.emplace(*weights_, layout_);
   return *prefill_;
@@ -62,15 +65,11 @@ void EngineModel::read(const int64_t* ids, int64_t batch, int64_t tokens, Langua
   if (batch == 0) return;
   const int64_t dim = config().dim;
   const bool rows_wanted = hidden != nullptr && (batch > 1 || layout_ == Layout::kStored);
-  const bool few = batch * tokens <= rows_by_steps(layout_) && batch <= kMostFewRows;
+  const bool few = batch * tokens <= rows_by_steps() && batch <= kMostFewRows;
   const bool steps = traced != nullptr || (few && !rows_wanted);
   // Shorter pieces save memory, which matters most next to small weights.
-  const bool integers =
-      weights_->type == kernels::WeightType::kInt8 || weights_->type == kernels::WeightType::kInt4;
-  const int64_t piece = kPieceTokens / (layout_ == Layout::kStored ? 1 : integers ? 4 : 2);
-  const int64_t at_once = traced != nullptr ? kTracedTokens
-                          : steps           ? kMostFewRows / batch
-                                            : std::max<int64_t>(1, piece / batch);
+  const int64_t piece = layout_ == Layout::kStored ? kPieceTokens : kPassingTokens;
+  const int64_t at_once = std::max<int64_t>(1, (steps ? kStepRows : piece) / batch);
   for (int64_t t = 0; t < tokens; t += at_once) {
     const int64_t count = std::min(at_once, tokens - t);
     const bool last = t + count == tokens;
@@ -118,7 +117,7 @@ Array EngineModel::hidden(const int64_t* ids, int64_t batch, int64_t tokens, Lan
 Array EngineModel::logits(const Array& rows) {
   const int64_t count = rows.size(0);
   Array logits = Array::empty({count, config().vocab});
-  if (count > rows_by_steps(layout_)) {
+  if (count > rows_by_steps()) {
     prefill().head(rows.data(), count, logits.mutable_data());
   } else {
     step_.head(rows.data(), count, logits.mutable_data());
@@ -164,10 +163,10 @@ TracedText EngineModel::trace(const std::vector<int64_t>& ids) {
     text.blocks[i].mixer = mixer_of_block(config(), int64_t(i));
   }
   LanguageState state;
-  Array rows = Array::empty({tokens, dim}), logits = Array::empty({kTracedTokens, vocab});
+  Array rows = Array::empty({tokens, dim}), logits = Array::empty({kStepRows, vocab});
   read(ids.data(), 1, tokens, state, nullptr, rows.mutable_data(), &text.blocks);
   for (int64_t t = 0; t + 1 < tokens; ++t) {
-    const int64_t place = t % kTracedTokens, count = std::min(kTracedTokens, tokens - t);
+    const int64_t place = t % kStepRows, count = std::min(kStepRows, tokens - t);
     if (place == 0) step_.head(rows.data() + t * dim, count, logits.mutable_data());
     const float* row = logits.data() + place * vocab;
     text.surprisal.push_back(log_total(row, vocab) - row[ids[size_t(t + 1)]]);

@@ -44,6 +44,7 @@ class EngineModel : public TextModel {
   int64_t step_bytes() const { return weights_->step_bytes(); }  // of the weights, read once
 
  private:
+  int64_t rows_by_steps() const;
   LanguagePrefill& prefill();
   void norm(const float* rows, int64_t count, float* to) const;
   // Reads texts; either result may be null.

@@ -18,10 +18,6 @@ namespace {
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
 
-bool wants_bfloat16(const LanguageWeights& weights) {
-  return weights.type != WeightType::kFloat32 && multiplies_as_packed(Packing::kBfloat16);
-}
-
 PackedLinear packed(const StepWeight& weight, Packing packing) {
   return weight.defined() ? PackedLinear(weight, {}, packing) : PackedLinear();
 }
@@ -33,10 +29,14 @@ bool mixes_narrow(const LanguageBlockWeights& block) {
 
 }  // namespace
 
+bool multiplies_bfloat16(const LanguageWeights& weights) {
+  return weights.type != WeightType::kFloat32 && multiplies_as_packed(Packing::kBfloat16);
+}
+
 LanguagePrefill::LanguagePrefill(const LanguageWeights& weights, Layout layout)
     : weights_(weights),
       dim_(weights.config.dim),
-      narrow_(wants_bfloat16(weights)),
+      narrow_(multiplies_bfloat16(weights)),
       packing_(narrow_ ? Packing::kBfloat16 : Packing::kFloat32),
       layout_(layout),
       tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows),

@@ -13,16 +13,18 @@ namespace tost {
 // How long the weights are in memory in the form that products read.
 enum class Layout : uint8_t {
   kStored,   // from the first call on: for many calls
-  kPassing,  // half a block at a time, laid out in each call
+  kPassing,  // half a block at a time, laid out in each call, or not at all
 };
+
+// Whether many rows are multiplied in bfloat16: for weights narrower than float32, if this CPU
+// multiplies bfloat16.
+bool multiplies_bfloat16(const LanguageWeights& weights);
 
 // A thread takes a tile of tokens from a mixer's result through the block's MLP to the next mixer's
 // input, so that only the residual stream and the mixers' tokens go through memory.
 // Not thread-safe. `weights` outlive it.
 class LanguagePrefill {
  public:
-  // Lays out the weights in bfloat16 if their type is narrower than float32 and this CPU multiplies
-  // bfloat16, else in float32.
   LanguagePrefill(const LanguageWeights& weights, Layout layout);
 
   // Reads valid ids [B, T] after `state`, which has an entry for every block. Returns the residual

@@ -17,11 +17,10 @@ class LanguageStep {
  public:
   explicit LanguageStep(const LanguageWeights& weights);
 
-  // Reads valid ids [B, T] after `state`, which has an entry for every block; B T is from 1 to
-  // kernels::kMostFewRows. Writes the logits [B, vocab] after the last token, unless `logits` is
-  // null. The caller must update the state's position. Throws a usage Error for a state of another
-  // batch. With `traced`, which has an entry for every block, B is 1 and T any number; the entries
-  // get the numbers of these tokens.
+  // Reads valid ids [B, T], at least one, after `state`, which has an entry for every block. Writes
+  // the logits [B, vocab] after the last token, unless `logits` is null. The caller must update the
+  // state's position. Throws a usage Error for a state of another batch. With `traced`, which has
+  // an entry for every block, B is 1; the entries get the numbers of these tokens.
   void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits,
            std::vector<TracedBlock>* traced = nullptr);
 

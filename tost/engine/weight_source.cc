@@ -77,14 +77,12 @@ Array StepWeight::rounded() const {
 
 void StepWeight::row(int64_t index, float* to) const {
   if (type == WeightType::kInt4) return read_int4_row(values, scales, inputs, index, to);
-  const int64_t group = panelled > 0 && type == WeightType::kBfloat16 ? 2 : 1;
+  const int64_t odd = panelled > 0 && type == WeightType::kBfloat16 ? 1 : 0;  // bit of pairs
   const int64_t step = panelled > 0 ? kPanelColumns : 1, column = index % step;
   const int64_t width = panelled > 0 ? panel_inputs(type, inputs) : inputs;
-  const int64_t first = (index - column) * width + column * group;
+  const int64_t first = (index - column) * width + column * (1 + odd);
   const auto read = [&](const auto* from, const auto& wide) {
-    for (int64_t i = 0; i < inputs; ++i) {
-      to[i] = wide(from[first + i / group * group * step + i % group]);
-    }
+    for (int64_t i = 0; i < inputs; ++i) to[i] = wide(from[first + (i & ~odd) * step + (i & odd)]);
   };
   if (type == WeightType::kFloat32) {
     read(values.data(), [](float x) { return x; });
