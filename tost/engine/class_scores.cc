@@ -1,6 +1,5 @@
 #include "tost/engine/class_scores.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "tost/engine/generate.h"

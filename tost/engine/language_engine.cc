@@ -40,8 +40,8 @@ EngineModel::EngineModel(std::unique_ptr<LanguageWeights> weights, Precision pre
       stored_(std::move(stored)),
       step_(*weights_) {}
 
-// The largest number of rows that steps read. Products are faster for more, but not if the weights
-// have to be laid out for them each time and they have no narrow numbers.
+// The largest number of rows that steps read. Products are faster for more rows, unless weights
+// must be laid out again in each call and are multiplied in float32.
 int64_t EngineModel::rows_by_steps() const {
   if (layout_ == Layout::kStored) return 16;
   return multiplies_bfloat16(*weights_) ? kStepRows : std::numeric_limits<int64_t>::max();

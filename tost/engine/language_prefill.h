@@ -13,7 +13,7 @@ namespace tost {
 // How long the weights are in memory in the form that products read.
 enum class Layout : uint8_t {
   kStored,   // from the first call on: for many calls
-  kPassing,  // half a block at a time, laid out in each call, or not at all
+  kPassing,  // half a block at a time, laid out in each call; or steps read the text instead
 };
 
 // Whether many rows are multiplied in bfloat16: for weights narrower than float32, if this CPU

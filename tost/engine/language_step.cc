@@ -40,8 +40,8 @@ LanguageStep::LanguageStep(const LanguageWeights& weights)
 
 void LanguageStep::reserve(int threads) {
   if (room_ < batch_ * tokens_) {
-    room_ = std::max(kMostFewRows, batch_ * tokens_);
-    const auto rows = [this](int64_t width) { return Array::empty({room_, width}); };
+    const int64_t room = std::max(kMostFewRows, batch_ * tokens_);
+    const auto rows = [room](int64_t width) { return Array::empty({room, width}); };
     x_ = rows(dim_);
     int64_t most = 3 * dim_, steps = 1;
     for (const auto& b : weights_.blocks) {
@@ -56,6 +56,7 @@ void LanguageStep::reserve(int threads) {
     base_ = rows(dim_);
     forget_ = rows(weights_.config.heads);
     gate_ = rows(dim_);
+    room_ = room;  // once all memory is there
   }
   const int64_t prepared = tiles_ ? widest_ * 2 : kernels::prepared_stride(weights_.type, widest_);
   scratch_bytes_ = aligned(room_ * dim_ * 4) + aligned(room_ * prepared) + 64;
@@ -100,6 +101,7 @@ void LanguageStep::run(const int64_t* ids, int64_t batch, int64_t tokens, Langua
   tokens_ = tokens;
   states_ = {&state};
   traced_ = traced;
+  rounds_ = false;
   run_stages(ids, logits);
   traced_ = nullptr;
 }
@@ -111,7 +113,6 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
   states_ = states;
   rounds_ = tiles_;
   run_stages(ids.data(), logits);
-  rounds_ = false;
 }
 
 void LanguageStep::run_stages(const int64_t* ids, float* logits) {
@@ -156,7 +157,8 @@ void LanguageStep::trace(const Stage& stage) {
   }
 }
 
-// The unit in which threads divide outputs: a panel, for more rows all that a tile may have.
+// The unit in which threads divide outputs: a panel, for more rows or on tile units what one tile
+// has.
 int64_t LanguageStep::output_unit(int64_t rows) const {
   if (rounds_) return kernels::kTileColumns;
   return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
@@ -369,6 +371,7 @@ void LanguageStep::softmax(const Stage& stage, const StagePart& part) {
 
 void LanguageStep::head(const float* rows, int64_t count, float* logits) {
   const int64_t parts = engine_threads();
+  rounds_ = false;
   parallel_tasks(parts, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       multiply(weights_.table, rows, count, logits, nullptr, {i, parts, 0, true});

@@ -34,13 +34,6 @@ constexpr int64_t kRowsAtOnce = 64;
 // slower for float32 and bfloat16.
 constexpr int64_t kWideAhead = 3072, kNarrowAhead = 5120;
 
-HWY_INLINE float to_float(Bf16 v) {
-  return __builtin_bit_cast(float, uint32_t{v.bits} << 16);
-}
-HWY_INLINE float to_float(float v) {
-  return v;
-}
-
 // ---- Weights of four bits against inputs of sixteen: integers within a group, float32 over
 // groups. A group's 32 inputs are four planes of eight. Lane l of a group's eight 16-bit words has
 // the weights of planes 0 to 3 at l, so one load of words serves four loads of inputs.
@@ -112,6 +105,10 @@ inline void prepare_int4(const float* x, int64_t rows, int64_t inputs, void* pre
 }
 
 #if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE float to_float(Bf16 v) {
+  return __builtin_bit_cast(float, uint32_t{v.bits} << 16);
+}
 
 // Computes sums[r] = x[r] · w.
 template <int kRows>

@@ -45,11 +45,11 @@ struct FewRowsArgs {
   int64_t inputs = 0;   // >= 0
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
-  const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
+  const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared or rounded
   // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
-  // x in bfloat16, or null; selects the tile units (has_tiles()) for weights of kBfloat16. Inputs
-  // and `begin` of a call are then multiples of 32.
+  // x in bfloat16, or null; selects the tile units (has_tiles()) for weights of kBfloat16. `inputs`
+  // > 0 and `begin` must then be multiples of 32.
   const uint16_t* rounded = nullptr;
   const void* weight = nullptr;  // contiguous panels; kInt4: rows of int4_row_bytes()
   // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.
@@ -61,9 +61,9 @@ struct FewRowsArgs {
 };
 
 // Computes outputs begin to end - 1: whole panels, but for the last; of kInt4 any. Adds in float32,
-// in an order that depends only on `inputs` and the instruction set, so that a row has the same
-// bits among any others, and an output in any part. Does not allocate. Throws only a usage Error
-// for a wrong TOST_ISA (isa.h).
+// in an order that depends only on `inputs`, the instruction set and whether x is rounded, so that
+// a row has the same bits among any others, and an output in any part. Does not allocate. Throws
+// only a usage Error for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()

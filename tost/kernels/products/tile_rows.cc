@@ -72,8 +72,8 @@ class SavedTileConfig {
   alignas(64) TileConfig config_;
 };
 
-// The inputs of a step: values of 32 rows, and values of the weight. And the bytes from row to row,
-// and from one half of the columns to the other.
+// The inputs of a step: values of 32 rows, values of the weight, and the bytes from row to row, and
+// from one half of the columns to the other.
 struct Operands {
   const char* x;
   const char* weight;

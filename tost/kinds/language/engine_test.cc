@@ -117,6 +117,13 @@ std::vector<LanguageConfig> configs() {
   return list;
 }
 
+// For tile units, which multiply 32 inputs at once.
+std::vector<LanguageConfig> wide_configs() {
+  auto list = configs();
+  for (auto& config : list) config.dim = 64;
+  return list;
+}
+
 TEST(LanguageEngine, Float32IsTheModelToRounding) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);
@@ -198,6 +205,28 @@ TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
   }
 }
 
+// Also after a call that failed.
+TEST(LanguageEngine, StepsOfTextsAreTheModelsToRounding) {
+  for (const auto& config : wide_configs()) {
+    const auto model = model_of(config);
+    const auto engine = text_engine(*model, Precision::kBf16);
+    engine->expect_texts();
+    LanguageState of_two, wanted_state;
+    const auto ids = ids_of(config, 3, 10), two = ids_of(config, 2, 1);
+    engine->extend(two.const_data_ptr<int64_t>(), 2, 1, of_two);
+    EXPECT_THROW(engine->step({1}, {&of_two}), Error);
+    std::vector<LanguageState> states(3);
+    std::vector<int64_t> next;
+    for (int64_t i = 0; i < 3; ++i) {
+      engine->extend(ids[i].const_data_ptr<int64_t>(), 1, 9, states[size_t(i)]);
+      next.push_back(ids[i][9].item<int64_t>());
+    }
+    const Array found = engine->step(next, {&states[0], &states[1], &states[2]});
+    const auto wanted = rounded(*model, Precision::kBf16)->extend(ids, wanted_state);
+    EXPECT_LE(distance(tensor_of(found), wanted), 4e-2) << config.mixer;
+  }
+}
+
 // Without narrow products, a passing text is read by steps of many tokens.
 TEST(LanguageEngine, APassingTextIsReadAsByStoredWeights) {
   for (const auto& config : configs()) {
@@ -259,17 +288,17 @@ TEST(LanguageEngine, CopiesOfAStateStayAsTheyWere) {
 TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
   const torch::NoGradGuard no_grad;
   auto all = configs();
-  all.push_back(small("tssa"));
-  all.back().dim = 64;  // for tile units
+  const auto wide = wide_configs();
+  all.insert(all.end(), wide.begin(), wide.end());
   for (const auto& config : all) {
     const auto model = model_of(config);
     for (const Precision precision : all_precisions()) {
       const auto engine = text_engine(*model, precision);
       engine->expect_texts();
-      const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
+      const size_t texts_in_all = config.dim == 64 ? 60 : 6;  // more than two tiles have rows
       std::vector<LanguageState> alone(texts_in_all), together(texts_in_all);
       for (size_t i = 0; i < texts_in_all; ++i) {
-        const auto prompt = ids_of(config, 1, 1 + int64_t(3 * i));
+        const auto prompt = ids_of(config, 1, 1 + int64_t(3 * i) % 50);
         for (LanguageState* state : {&alone[i], &together[i]}) {
           engine->extend(prompt.const_data_ptr<int64_t>(), 1, prompt.size(1), *state);
         }
