@@ -157,8 +157,7 @@ void LanguageStep::trace(const Stage& stage) {
   }
 }
 
-// The unit in which threads divide outputs: a panel, for more rows or on tile units what one tile
-// has.
+// The unit in which threads divide outputs: a panel, or all that one tile may have.
 int64_t LanguageStep::output_unit(int64_t rows) const {
   if (rounds_) return kernels::kTileColumns;
   return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
@@ -183,9 +182,10 @@ void LanguageStep::work(const Stage& stage, const StagePart& part) {
     case Work::kIn: {
       const float* x = normed(block.norm1, 0, rows, part);
       multiply(block.in, x, rows, numbers(w_), nullptr, part);
-      multiply(block.router, x, rows, numbers(pi_), nullptr, part);
-      multiply(block.forget, x, rows, numbers(forget_), nullptr, part);
-      multiply(block.gate, x, rows, numbers(gate_), nullptr, part);
+      const StagePart rest{part.index, part.count, part.thread, false};  // x is prepared
+      multiply(block.router, x, rows, numbers(pi_), nullptr, rest);
+      multiply(block.forget, x, rows, numbers(forget_), nullptr, rest);
+      multiply(block.gate, x, rows, numbers(gate_), nullptr, rest);
       break;
     }
     case Work::kMix:

@@ -295,7 +295,7 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
     for (const Precision precision : all_precisions()) {
       const auto engine = text_engine(*model, precision);
       engine->expect_texts();
-      const size_t texts_in_all = config.dim == 64 ? 60 : 6;  // more than two tiles have rows
+      const size_t texts_in_all = config.dim == 64 ? 60 : 6;  // more rows than two tiles have
       std::vector<LanguageState> alone(texts_in_all), together(texts_in_all);
       for (size_t i = 0; i < texts_in_all; ++i) {
         const auto prompt = ids_of(config, 1, 1 + int64_t(3 * i) % 50);
