@@ -14,7 +14,7 @@ engine=(array arrays_file config_json delta_mix generate group_means language_co
 io=(image parse_json preprocess safe_text safetensors_header safetensors_index tokenizer tokenizer_chars
     tokenizer_words torch_dtype)
 base=(file file_calls path random text utf8)
-kernels=(attend_rows block_cache delta isa means row_ops schedule tssa tssa_causal products/few_rows products/pair_rows
+kernels=(attend_rows block_cache delta isa means row_ops schedule tssa tssa_causal products/few_rows
          products/tile_rows products/wide_rows)
 sources=("${engine[@]/#/tost/engine/}" "${io[@]/#/tost/io/}" "${base[@]/#/tost/base/}" "${kernels[@]/#/tost/kernels/}" web/try/entry)
 flags=(-O3 -DNDEBUG -std=c++20 -fno-math-errno -msimd128 -fexceptions -include web/try/shim.h -I$objects/include -I. -Wno-unknown-pragmas)

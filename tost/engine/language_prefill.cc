@@ -93,7 +93,6 @@ void LanguagePrefill::head(const float* rows, int64_t count, float* logits) {
                 result, scratch.data(), head_.panels() * share / shares,
                 head_.panels() * (share + 1) / shares);
     }
-    PackedLinear::release();
   });
 }
 
@@ -169,7 +168,6 @@ void LanguagePrefill::over_tiles(int64_t closed, int64_t opened) {
       if (closed >= 0) close(closed, tile);
       if (opened < int64_t(blocks_.size())) open(opened, tile);
     }
-    PackedLinear::release();
   });
 }
 

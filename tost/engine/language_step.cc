@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "tost/base/checked.h"
+#include "tost/engine/packed_linear.h"
 #include "tost/engine/text_trace.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/few_rows.h"
-#include "tost/kernels/products/tile_rows.h"
+#include "tost/kernels/products/wide_rows.h"
 
 namespace tost {
 
@@ -58,7 +59,7 @@ void LanguageStep::reserve(int threads) {
     gate_ = rows(dim_);
     room_ = room;  // once all memory is there
   }
-  const int64_t prepared = tiles_ ? widest_ * 2 : kernels::prepared_stride(weights_.type, widest_);
+  const int64_t prepared = narrow_ ? widest_ * 2 : kernels::prepared_stride(weights_.type, widest_);
   scratch_bytes_ = aligned(room_ * dim_ * 4) + aligned(room_ * prepared) + 64;
   const int64_t wanted = threads * scratch_bytes_;
   if (scratch_.bytes() < wanted) scratch_ = Array::empty({wanted}, TorchDtype::kUInt8);
@@ -91,8 +92,8 @@ void LanguageStep::prepare_states() {
 }
 
 void LanguageStep::expect_texts() {
-  tiles_ = weights_.type == WeightType::kBfloat16 && kernels::has_tiles() && dim_ % 32 == 0 &&
-           weights_.mlp_hidden % 32 == 0;
+  narrow_ = weights_.type == WeightType::kBfloat16 && multiplies_as_packed(Packing::kBfloat16) &&
+            dim_ % 32 == 0 && weights_.mlp_hidden % 32 == 0;
 }
 
 void LanguageStep::run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state,
@@ -111,7 +112,7 @@ void LanguageStep::run_texts(const std::vector<int64_t>& ids,
   batch_ = int64_t(ids.size());
   tokens_ = 1;
   states_ = states;
-  rounds_ = tiles_;
+  rounds_ = narrow_;
   run_stages(ids.data(), logits);
 }
 
@@ -159,7 +160,7 @@ void LanguageStep::trace(const Stage& stage) {
 
 // The unit in which threads divide outputs: a panel, or all that one tile may have.
 int64_t LanguageStep::output_unit(int64_t rows) const {
-  if (rounds_) return kernels::kTileColumns;
+  if (rounds_) return kernels::shared_columns(kernels::Numbers::kBfloat16);
   return rows <= kMostFewRows ? kPanelColumns : 3 * kPanelColumns;
 }
 

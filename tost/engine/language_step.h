@@ -92,7 +92,7 @@ class LanguageStep {
   int64_t scratch_bytes_ = 0;
   Array workspace_;  // of the operator, of every thread
   int64_t workspace_bytes_ = 0;
-  bool tiles_ = false;   // the products of run_texts() use tile units, on rounded rows
+  bool narrow_ = false;  // the products of run_texts() are of bfloat16, on rounded rows
   bool rounds_ = false;  // in this call
   std::vector<TracedBlock>* traced_ = nullptr;
   Array before_;  // traced_: the residual stream before the block

@@ -1,4 +1,4 @@
-// y = x Wᵀ + b on tiles of rows, with a weight in the layout of this CPU's matrix units. The layout
+// y = x Wᵀ + b on tiles of rows, with a weight in the layout that this CPU multiplies. The layout
 // is computed once, not for every batch. The epilogue (activation, residual) runs while the sums
 // are in the L1 cache.
 #pragma once
@@ -9,32 +9,10 @@
 #include "tost/engine/array.h"
 #include "tost/engine/precision.h"
 #include "tost/engine/weight_source.h"
-#include "tost/kernels/products/tile_rows.h"
+#include "tost/kernels/products/wide_rows.h"
 #include "tost/kernels/row_ops.h"
 
 namespace tost {
-
-// Products of narrow numbers by another library, for CPUs that multiply them but have no tile units
-// (AVX512_BF16, VNNI). Without them, and where one is missing, the numbers are multiplied in pairs
-// (int8) or in float32, with the same result to rounding.
-struct Microkernels {
-  // Sums [rows, columns] (float32; int32 of kInt8) = x weight, or += with `add`. A group is 2
-  // bfloat16 or 4 int8.
-  struct Call {
-    int64_t rows, columns, inputs;
-    const void* x;
-    int64_t x_stride;
-    const void* weight;  // [inputs / group, columns, group]
-    void* sums;
-    int64_t sums_stride;
-    bool add;
-  };
-  void (*bfloat16)(const Call& call) = nullptr;
-  void (*int8)(const Call& call) = nullptr;  // of rows of uint8
-  void (*release)() = nullptr;
-};
-// `find` is called once, before the first product.
-void find_microkernels_by(Microkernels (*find)());
 
 // Whether products of a packing multiply its numbers without conversion here; else they take the
 // time of float32. And the method, in words.
@@ -45,7 +23,7 @@ const char* product_method(Packing packing);
 struct PackedRows {
   int64_t rows = 0;
   const void* data = nullptr;
-  int64_t stride = 0;             // in elements, at least `inputs`
+  int64_t stride = 0;             // in elements, at least `inputs`, and a multiple of 4 bytes
   const float* scale = nullptr;   // [rows], only kInt8
   const int32_t* zero = nullptr;  // [rows], only kInt8
 };
@@ -92,10 +70,8 @@ class PackedLinear {
   // The bytes of 64-byte aligned workspace that run() needs for at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
 
-  // Computes the product of the rows x, or its panels [first, last), on the calling thread.
-  // Allocates only in the first calls with a number of rows, which compile kernels for this thread.
-  // A row's result has the same bits for the same number of rows; other numbers of rows change only
-  // rounding.
+  // Computes the product of the rows x, or its panels [first, last), on the calling thread. Does
+  // not allocate. A row's result does not depend on other rows.
   void run(const PackedRows& x, const PackedResult& result, void* scratch) const {
     run(x, result, scratch, 0, panels_);
   }
@@ -117,37 +93,26 @@ class PackedLinear {
   // The number of columns of every panel except the last one.
   int64_t panel_columns() const { return panel_columns_; }
 
-  // Releases the matrix units; a thread that called run() must call this once at the end of a
-  // parallel region.
-  static void release();
-
  private:
   class Run;
-  enum class Method : uint8_t {
-    kWide,   // wide_product(), of narrow packings on widened numbers
-    kTiles,  // tile_product()
-    kPairs,  // pair_product(), kInt8
-    kMicrokernel,
-  };
-
-  Method method_for(Packing packing) const;
+  kernels::Numbers numbers_for(Packing packing) const;
   template <class T, class Row>
   void lay_out(TorchDtype dtype, const Row& row);
   void round_to_int8(const Array& weight);
-  bool integers() const { return packing_ == Packing::kInt8 && method_ != Method::kWide; }
-  int64_t element_bytes() const { return packing_ == Packing::kInt8 ? 1 : 2; }  // kTiles
-  int64_t block_bytes() const {                                                 // kTiles
-    return kernels::kTileColumns * inputs_ * element_bytes();
+  bool groups() const { return numbers_ != kernels::Numbers::kFloat32; }
+  bool integers() const { return groups() && packing_ == Packing::kInt8; }
+  int64_t words() const {  // of the inputs
+    return inputs_ / (!groups() ? 1 : numbers_ == kernels::Numbers::kInt8 ? 4 : 2);
   }
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;
   Packing packing_ = Packing::kFloat32;
-  Method method_ = Method::kWide;
-  Array weight_;        // panels one after the other
-  Array bias_;          // [out] float32, undefined without
-  Array column_scale_;  // [out] float32, kInt8
-  Array column_sums_;   // [steps + 1, out] int32, integers: of all weights before a step of inputs
+  kernels::Numbers numbers_ = kernels::Numbers::kFloat32;  // that are multiplied
+  Array weight_;                                           // panels one after the other
+  Array bias_;                                             // [out] float32, undefined without
+  Array column_scale_;                                     // [out] float32, kInt8
+  Array column_sums_;  // [steps + 1, out] int32, integers: of all weights before a step of inputs
 };
 
 // A map times gamma [out], whose results are added to rows that get its bias later: `shift`, the

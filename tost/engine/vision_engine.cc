@@ -78,7 +78,6 @@ class ClassPass {
         block.key[size_t(h)].run(
             q, {.data = workspace_.class_query + h * dim, .stride = heads * dim}, own().product);
       }
-      PackedLinear::release();
     });
     engine_parallel(images, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -109,7 +108,6 @@ class ClassPass {
         block.value[size_t(h)].run(sums, {.data = to, .stride = dim, .dtype = workspace_.dtype()},
                                    own().product);
       }
-      PackedLinear::release();
     });
   }
 
@@ -129,7 +127,6 @@ class ClassPass {
     engine_parallel(map.panels(), [&](int64_t first, int64_t last) {
       void* scratch = workspace_.scratch[size_t(thread_number())].product;
       map.run(rows, result, scratch, first, last);
-      PackedLinear::release();
     });
   }
 

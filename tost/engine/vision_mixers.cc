@@ -57,7 +57,6 @@ void multiply(const PackedLinear& map, const float* x, int64_t rows, float* y) {
                .stride = width},
               {.data = y + first * outputs, .stride = outputs}, scratch.data());
     }
-    PackedLinear::release();
   });
 }
 

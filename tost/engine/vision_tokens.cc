@@ -38,7 +38,6 @@ void TokenPass::for_tiles(int64_t first, int64_t count, ParallelFor parallel, in
       const int64_t own = std::min(cut.each, count - t * cut.each);
       if (own > 0) body(Rows{first + t * cut.each, own});
     }
-    PackedLinear::release();
   });
 }
 
@@ -128,7 +127,6 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
         const int64_t own = std::min(cut.each, outputs - t * cut.each);
         if (own > 0) stem_rows(s, planes, image, owner, {t * cut.each, own});
       }
-      PackedLinear::release();
     });
   }
   if (weights_.registers.defined()) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/engine/threads.h"
+#include "tost/ops/kernel_call.h"
 #include "tost/ops/torch_tensors.h"
 
 namespace tost {
@@ -16,6 +18,9 @@ struct TensorHolder {
 
   void operator()(void*) { tensor.reset(); }
 };
+
+// Gives the engines torch's number of threads.
+[[maybe_unused]] const bool kCounted = (count_engine_threads_by(torch_threads), true);
 
 }  // namespace
 

@@ -24,7 +24,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 constexpr int kPanelVectors = kPanelColumns / kVectorLanes;
 constexpr int kTilePanels = std::max(1, kTileVectors / kPanelVectors);
 constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
-constexpr int64_t kGroupColumns = kTilePanels * kPanelColumns;
+constexpr int64_t kAdjacentColumns = kTilePanels * kPanelColumns;
 // The largest number of rows whose sums leave arithmetic units idle.
 constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
 constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 384;  // inputs that stay in L1 if widened
@@ -256,10 +256,10 @@ HWY_INLINE void widen(const Bf16* from, int64_t inputs, float* to) {
   }
 }
 
-// Computes sums [rows, kGroupColumns] of adjacent panels, block by block: shorter sums have smaller
-// errors. Inputs with even and odd numbers have sums of their own, which few rows add side by side
-// to keep the arithmetic units busy. Rows of one tile read the weights as they are; those of more
-// share a block widened to float32, and prefetch the next block in equal parts.
+// Computes sums [rows, kAdjacentColumns] of adjacent panels, block by block: shorter sums have
+// smaller errors. Inputs with even and odd numbers have sums of their own, which few rows add side
+// by side to keep the arithmetic units busy. Rows of one tile read the weights as they are; those
+// of more share a block widened to float32, and prefetch the next block in equal parts.
 template <class T>
 void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
   constexpr int64_t kInBlock = kBlock * kPanelColumns, kSize = sizeof(T);
@@ -269,7 +269,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
   const int64_t panel = panel_inputs(a.type, a.inputs) * kPanelColumns;
   const int64_t vectors = panels * kPanelVectors, tiles = divide_up(a.rows, kTileRows);
   const int64_t share = panels * kInBlock / (2 * tiles * kTilesOfPanel);
-  HWY_ALIGN float wide[kBlock * kGroupColumns];
+  HWY_ALIGN float wide[kBlock * kAdjacentColumns];
   for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
     const T* block = weight + first * kPanelColumns;
     const auto* even = reinterpret_cast<const Stored*>(block);
@@ -279,7 +279,7 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
       Factors<Stored> f{a.x + first, a.inputs, even, kPanelColumns, inputs};
       f.next = reinterpret_cast<const char*>(block) + (kSize > 1 ? kWideAhead : kNarrowAhead);
       f.next_bytes = 4 * kPanelColumns * kSize;
-      f.sums_stride = kGroupColumns;
+      f.sums_stride = kAdjacentColumns;
       f.add = first > 0;
       multiply_part<kFewRows, kPanelVectors, false, 2>(f, a.rows, kPanelVectors, sums);
       continue;
@@ -298,12 +298,12 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
               kPanelColumns * (std::is_arithmetic_v<W> ? 2 : 1), (inputs + !second) / 2};
           f.next = reinterpret_cast<const char*>(next + at / kInBlock * panel + at % kInBlock);
           f.next_bytes = share * kSize * 8 / kBlock;
-          f.sums_stride = kGroupColumns;
+          f.sums_stride = kAdjacentColumns;
           f.add = first > 0 || second;
           f.vector_stride = apart;
           at += share;
           multiply_part<kTileRows, kTileVectors, true>(
-              f, rows, vectors - v, sums + row * kGroupColumns + v * kVectorLanes);
+              f, rows, vectors - v, sums + row * kAdjacentColumns + v * kVectorLanes);
         };
         if (widened) {
           for (bool second : {false, true}) add(wide + second * kPanelColumns, kInBlock, second);
@@ -318,8 +318,8 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
 
 template <class T>
 void run(const FewRowsArgs& all, int64_t begin, int64_t end) {
-  HWY_ALIGN float sums[kRowsAtOnce * kGroupColumns];
-  const int64_t step = all.rows <= kFewRows ? kPanelColumns : kGroupColumns;
+  HWY_ALIGN float sums[kRowsAtOnce * kAdjacentColumns];
+  const int64_t step = all.rows <= kFewRows ? kPanelColumns : kAdjacentColumns;
   for (; begin < end; begin += step) {
     const T* weight =
         static_cast<const T*>(all.weight) + begin * panel_inputs(all.type, all.inputs);
@@ -327,7 +327,7 @@ void run(const FewRowsArgs& all, int64_t begin, int64_t end) {
     for (int64_t row = 0; row < all.rows; row += kRowsAtOnce) {
       const FewRowsArgs a = rows_from(all, row, kRowsAtOnce);
       panel_sums(a, weight, divide_up(count, kPanelColumns), sums);
-      finish<T>(a, begin, count, sums, kGroupColumns);
+      finish<T>(a, begin, count, sums, kAdjacentColumns);
     }
   }
 }
@@ -352,32 +352,33 @@ namespace {
 HWY_EXPORT(few_rows_run);
 HWY_EXPORT(prepare_int4);
 
-// Computes outputs of rounded rows on tile units.
-void product_on_tiles(const FewRowsArgs& args, int64_t begin, int64_t end) {
-  constexpr int64_t kAtOnce = 4 * kTileColumns;
-  TileProductArgs a;
+// Computes outputs of rounded rows.
+void product_of_rounded(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  const int64_t at_once = has_tiles() ? 4 * kTileColumns : end - begin;
+  ProductArgs a;
+  a.numbers = Numbers::kBfloat16;
   a.x = args.rounded;
-  a.x_bytes = args.inputs * 2;
-  a.steps = a.x_bytes / kTileStep;
-  a.block_bytes = kTileColumns * a.x_bytes;
+  a.inputs = a.x_stride = args.inputs / 2;
+  a.panel_stride = a.inputs * kGroupColumns;
   a.finish.rows = args.rows;
   a.finish.out_stride = args.outputs;
   a.finish.add = args.gamma != nullptr;
-  for (; begin < end; begin += kAtOnce) {
-    const int64_t count = a.finish.columns = std::min(kAtOnce, end - begin);
+  for (; begin < end; begin += at_once) {
+    const int64_t count = a.finish.columns = std::min(at_once, end - begin);
+    const int64_t input_bytes = args.inputs * 2;
     a.finish.bias = args.bias != nullptr ? args.bias + begin : nullptr;
     a.finish.gamma = args.gamma != nullptr ? args.gamma + begin : nullptr;
     a.finish.out = args.y + begin;
-    a.weight = static_cast<const char*>(args.weight) + begin * a.x_bytes;
-    a.next = {static_cast<const char*>(a.weight) + count * a.x_bytes, count * a.x_bytes, 0, 1};
-    tile_product(a);
+    a.weight = static_cast<const char*>(args.weight) + begin * input_bytes;
+    a.next = {static_cast<const char*>(a.weight) + count * input_bytes, count * input_bytes, 0, 1};
+    product(a);
   }
 }
 
 }  // namespace
 
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end) {
-  if (args.rounded != nullptr) return product_on_tiles(args, begin, end);
+  if (args.rounded != nullptr) return product_of_rounded(args, begin, end);
   const WorkTimer timer(Work::kProduct);
   TOST_DISPATCH(few_rows_run)(args.type)(args, begin, end);
 }

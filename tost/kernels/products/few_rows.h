@@ -14,8 +14,8 @@ inline constexpr int64_t kPanelColumns = 16;
 
 // The storage of a weight [outputs, inputs]. kFloat32 and kInt8 have panels [inputs,
 // kPanelColumns]. kInt8: w = value * scale of its output, with values -127 to 127. kBfloat16 has an
-// even number of panels [pairs of inputs, kPanelColumns, 2], as the tile units read them
-// (tile_rows.h). kInt4 has rows, padded to a multiple of 128 inputs with scale 0: w = (value - 8) *
+// even number of panels [pairs of inputs, kPanelColumns, 2], as products of bfloat16 read them
+// (wide_rows.h). kInt4 has rows, padded to a multiple of 128 inputs with scale 0: w = (value - 8) *
 // scale of its group of 32 adjacent inputs, in the order of int4_position().
 enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
@@ -48,8 +48,8 @@ struct FewRowsArgs {
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared or rounded
   // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
-  // x in bfloat16, or null; selects the tile units (has_tiles()) for weights of kBfloat16. `inputs`
-  // > 0 and `begin` must then be multiples of 32.
+  // x in bfloat16, or null; selects products of bfloat16 (multiplies()) for weights of kBfloat16.
+  // `inputs` > 0 must then be even and `begin` a multiple of 32.
   const uint16_t* rounded = nullptr;
   const void* weight = nullptr;  // contiguous panels; kInt4: rows of int4_row_bytes()
   // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.

@@ -1,5 +1,5 @@
-// Multiplies tiles of rows and columns whose sums stay in registers, for float32 panels and narrow
-// ones. Include after highway.h.
+// Multiplies tiles of rows and columns whose sums stay in registers: of float32, of narrow weights
+// that are widened, and of narrow numbers on both sides. Include after highway.h.
 #if defined(TOST_KERNELS_PRODUCTS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_PRODUCTS_TILE_INL_H_
 #undef TOST_KERNELS_PRODUCTS_TILE_INL_H_
@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "tost/kernels/vec-inl.h"
@@ -31,8 +32,9 @@ constexpr int kTileRows = 6, kTileVectors = 4;
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
 
-// What a tile is computed of. An input is kStep numbers of x after the one before. Vectors of the
-// weight are adjacent, or with kApart `vector_stride` apart: constants leave registers for sums.
+// What a tile is computed of. An input is a number or a group, kStep of them after the one before.
+// Vectors of the weight are adjacent, or with kApart `vector_stride` apart: constants leave
+// registers for sums.
 template <class T, int kStep = 1, bool kApart = false>
 struct Factors {
   using Weight = T;
@@ -59,6 +61,22 @@ struct Bf16Pair {
 };
 struct Bf16Second : Bf16Pair {};  // only the second one is read
 
+// Adjacent inputs of a column, which one instruction multiplies by those of a row and adds up. Sums
+// of integers are in the bits of floats.
+struct Bf16Group {
+  Bf16 numbers[2];
+};
+struct Int8Group {
+  int8_t numbers[4];  // by uint8
+};
+struct Int16Group {
+  int16_t numbers[2];
+};
+template <class T>
+constexpr bool kIntegers = std::is_same_v<T, Int8Group> || std::is_same_v<T, Int16Group>;
+template <class T>
+constexpr bool kGroup = kIntegers<T> || std::is_same_v<T, Bf16Group>;
+
 // Loads a vector of weights as float32; of pairs, the first or the second ones.
 HWY_INLINE WideVec load_weights(const float* w, bool) {
   return hn::LoadU(Wide(), w);
@@ -77,13 +95,31 @@ HWY_INLINE WideVec load_weights(const Bf16Second* w, bool) {
   return load_weights(static_cast<const Bf16Pair*>(w), true);
 }
 
-// Adds a * b to `sum` in its register. Compilers that may choose the instruction move sums between
-// registers and the stack, which takes 12 % of the time with AVX2.
-HWY_INLINE void add_product(WideVec a, WideVec b, WideVec& sum) {
+template <class T, std::enable_if_t<kGroup<T>, int> = 0>
+HWY_INLINE WideVec load_weights(const T* w, bool) {
+  return hn::LoadU(Wide(), reinterpret_cast<const float*>(w));
+}
+
+// Adds x * w, of weights of type T, to `sum` in its register. Compilers that may choose the
+// instruction move sums between registers and the stack, which takes 12 % of the time with AVX2.
+// Groups need instructions that Highway 1.0 does not know.
+template <class T>
+HWY_INLINE void add_product(WideVec x, WideVec w, WideVec& sum) {
 #if defined(__x86_64__) && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
-  asm("vfmadd231ps %1, %2, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  if constexpr (std::is_same_v<T, Int16Group>) {
+    WideVec pairs;
+    asm("vpmaddwd %1, %2, %0" : "=v"(pairs.raw) : "v"(w.raw), "v"(x.raw));
+    asm("vpaddd %1, %0, %0" : "+v"(sum.raw) : "v"(pairs.raw));
+  } else if constexpr (std::is_same_v<T, Int8Group>) {
+    asm("vpdpbusd %1, %2, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
+  } else if constexpr (std::is_same_v<T, Bf16Group>) {
+    asm("vdpbf16ps %1, %2, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
+  } else {
+    asm("vfmadd231ps %1, %2, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
+  }
 #else
-  sum = hn::MulAdd(a, b, sum);
+  static_assert(!kGroup<T>);
+  sum = hn::MulAdd(x, w, sum);
 #endif
 }
 
@@ -107,9 +143,11 @@ HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
     for (int v = 0; v < kVectors; ++v) w[v] = load_weights(weight + f.at(v), second);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const WideVec number = hn::Set(d, x[r * x_stride]);
+      float bits;  // of a number or a group
+      std::memcpy(&bits, x + r * x_stride, sizeof bits);
+      const WideVec number = hn::Set(d, bits);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) add_product(number, w[v], chain[r][v]);
+      for (int v = 0; v < kVectors; ++v) add_product<T>(number, w[v], chain[r][v]);
     }
     x += F::kInputStep;
     if (!kPairs || second) weight += weight_stride;

@@ -29,8 +29,9 @@ namespace tost::kernels::HWY_NAMESPACE {
 #define TOST_TILE_STORE(TILE, TO, BYTES) \
   asm volatile("tilestored %%tmm" #TILE ", (%0,%1,1)" ::"r"(TO), "r"(BYTES) : "memory")
 
-constexpr int64_t kHalf = 16;             // rows or columns of a tile
-constexpr int64_t kTileRows = 2 * kHalf;  // of a block
+constexpr int64_t kHalf = 16;                   // rows or columns of a tile
+constexpr int64_t kTileRows = 2 * kHalf;        // of a block
+constexpr int64_t kTileStep = kTileInputs * 4;  // bytes of a row
 constexpr int64_t kTileBytes = kHalf * kTileStep;
 constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
 // The size in bytes of a part of the weight that stays in the L2 cache for all rows.
@@ -190,21 +191,22 @@ class Fetching {
 template <class Sum, class Out, Finish kFinish>
 class TileProduct {
  public:
-  explicit TileProduct(const TileProductArgs& args)
+  explicit TileProduct(const ProductArgs& args)
       : args_(args),
         a_(args.finish),
+        steps_(args.inputs / kTileInputs),
         blocks_(divide_up(a_.columns, kTileColumns)),
-        each_(divide_up(kTileRows, args.steps)) {}
+        each_(divide_up(kTileRows, steps_)) {}
 
   void run() {
-    const int64_t most = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
+    const int64_t most = std::max<int64_t>(1, kGroupBytes / (steps_ * 2 * kTileBytes));
     const int64_t group = divide_up(blocks_, divide_up(blocks_, most));
     const int64_t tail = a_.rows % kTileRows, whole = a_.rows - tail;
     for (int64_t first = 0; first < blocks_; first += group) {
       const int64_t last = std::min(blocks_, first + group);
       fetching_ = {
           last < blocks_ ? blocks_ahead(last, std::min(blocks_, last + group)) : next_group(),
-          (last - first) * divide_up(a_.rows, kTileRows) * args_.steps};
+          (last - first) * divide_up(a_.rows, kTileRows) * steps_};
       if (whole > 0) strips<true>({0, whole}, first, last);
       const Rows last_rows{whole, a_.rows};
       if (tail > kHalf) strips<true>(last_rows, first, last);
@@ -222,14 +224,14 @@ class TileProduct {
   HWY_INLINE Sums waiting() const { return {a_, sums_, row_, column_, rows_}; }
 
   HWY_INLINE Operands operands(int64_t row, int64_t block) const {
-    return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
-            static_cast<const char*>(args_.weight) + block * args_.block_bytes, args_.x_bytes,
-            args_.block_bytes / 2};
+    const int64_t x_bytes = args_.x_stride * 4, half_bytes = args_.panel_stride * 4;
+    return {static_cast<const char*>(args_.x) + row * x_bytes,
+            static_cast<const char*>(args_.weight) + block * 2 * half_bytes, x_bytes, half_bytes};
   }
 
   FetchAhead blocks_ahead(int64_t first, int64_t last) const {
     const Operands from = operands(0, first);
-    return {from.weight, args_.steps * kTileBytes, from.half_bytes, 2 * (last - first)};
+    return {from.weight, steps_ * kTileBytes, from.half_bytes, 2 * (last - first)};
   }
 
   // Limits the prefetched part of the next weights to the size of a group.
@@ -259,7 +261,7 @@ class TileProduct {
   void block(int64_t row, int64_t rows, int64_t index, Operands following) {
     Sums before = waiting();
     Fetching fetching = fetching_;
-    const int64_t each = each_, steps = args_.steps;
+    const int64_t each = each_, steps = steps_;
     Operands next = operands(row, index);
     TOST_TILE_ZERO(0);
     TOST_TILE_ZERO(1);
@@ -310,8 +312,9 @@ class TileProduct {
     rows_ = 0;
   }
 
-  const TileProductArgs& args_;
+  const ProductArgs& args_;
   const FinishRowsArgs& a_;
+  const int64_t steps_;
   const int64_t blocks_;
   const int64_t each_;  // rows that are finished in a step
   Fetching fetching_;
@@ -321,12 +324,12 @@ class TileProduct {
 };
 
 template <class Sum>
-void product_of(const TileProductArgs& args) {
+void product_of(const ProductArgs& args) {
   for_results(args.finish,
               [&]<class Out, Finish kFinish>() { TileProduct<Sum, Out, kFinish>(args).run(); });
 }
 
-inline void product(const TileProductArgs& args) {
+inline void product(const ProductArgs& args) {
   const SavedTileConfig saved;
   args.finish.column_scale != nullptr ? product_of<int32_t>(args) : product_of<float>(args);
 }
@@ -366,7 +369,7 @@ bool has_tiles() {
   return granted && current_isa_target() == HWY_AVX3;
 }
 
-void tile_product(const TileProductArgs& args) {
+void tile_product(const ProductArgs& args) {
   const WorkTimer timer(Work::kProduct);
   if (args.finish.rows > 0 && args.finish.columns > 0) N_AVX3::product(args);
 }
@@ -380,7 +383,7 @@ namespace tost::kernels {
 bool has_tiles() {
   return false;
 }
-void tile_product(const TileProductArgs&) {}
+void tile_product(const ProductArgs&) {}
 
 }  // namespace tost::kernels
 

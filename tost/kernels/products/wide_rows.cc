@@ -1,4 +1,4 @@
-// Computes tiles of rows and columns (tile-inl.h) of packed float32 panels.
+// Computes tiles of rows and columns (tile-inl.h) of packed panels.
 #include "tost/kernels/products/wide_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,29 +15,34 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-constexpr int64_t kTileColumns = kTileVectors * kVectorLanes;
-
-template <class Out, Finish kFinish>
-class WideProduct {
+// T is a word of the weight.
+template <class T, class Out, Finish kFinish>
+class Product {
  public:
-  explicit WideProduct(const WideProductArgs& args) : args_(args), a_(args.finish) {}
+  explicit Product(const ProductArgs& args) : args_(args), a_(args.finish) {}
 
   void run() {
+    const int64_t panel = args_.panel_columns;
     for (int64_t c = 0, count = 0; c < a_.columns; c += count) {
-      const int64_t left = std::min(args_.panel_columns - c % args_.panel_columns, a_.columns - c);
-      count = std::min(kTileColumns, left);
-      count == kTileColumns ? tiles<false>(c, count) : tiles<true>(c, count);
+      const int64_t left = a_.columns - c, in_panel = kApart ? left : panel - c % panel;
+      count = std::min({kColumns, left, in_panel});
+      count == kColumns ? tiles<false>(c, count) : tiles<true>(c, count);
     }
   }
 
  private:
-  const float* weight_at(int64_t c) const {
-    return args_.weight + c / args_.panel_columns * args_.panel_stride + c % args_.panel_columns;
+  using Sum = std::conditional_t<kIntegers<T>, int32_t, float>;
+  static constexpr int64_t kColumns = kTileVectors * kVectorLanes;  // of a tile
+  static constexpr bool kApart = kGroup<T> && kVectorLanes == kGroupColumns;
+
+  const T* weight_at(int64_t c) const {
+    return static_cast<const T*>(args_.weight) + c / args_.panel_columns * args_.panel_stride +
+           c % args_.panel_columns;
   }
 
   template <bool kPartial>
   void tiles(int64_t c, int64_t count) {
-    Column<float, Out, kFinish, kPartial> columns[kTileVectors];
+    Column<Sum, Out, kFinish, kPartial> columns[kTileVectors];
     const auto lanes = [count](int v) {
       return std::clamp<int64_t>(count - v * kVectorLanes, 0, kVectorLanes);
     };
@@ -45,45 +50,66 @@ class WideProduct {
     for (int v = 0; v < kTileVectors; ++v) {
       columns[v].load_parameters(a_, c + v * kVectorLanes, lanes(v));
     }
-    const float* weight = weight_at(c);
+    const T* weight = weight_at(c);
     // Prefetches a part of the next columns with every tile; after the last ones, cached lines.
     const bool last = c + count >= a_.columns;
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight_at(c + count));
-    const char* end = next + (last ? 0 : args_.inputs * args_.panel_columns * 4);
+    const char* end =
+        next + (last ? 0 : args_.inputs * (kApart ? kColumns : args_.panel_columns) * 4);
     for (int64_t row = 0; row < a_.rows; row += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, a_.rows - row);
-      const Factors<float> factors{args_.x + row * args_.x_stride,
-                                   args_.x_stride,
-                                   weight,
-                                   args_.panel_columns,
-                                   args_.inputs,
-                                   next,
-                                   64,
-                                   kTileColumns};
-      multiply_part<kTileRows, kTileVectors, true>(factors, rows, vectors, sums_);
+      Factors<T, 1, kApart> factors{static_cast<const float*>(args_.x) + row * args_.x_stride,
+                                    args_.x_stride,
+                                    weight,
+                                    args_.panel_columns,
+                                    args_.inputs,
+                                    next,
+                                    64,
+                                    kColumns};
+      factors.vector_stride = args_.panel_stride;
+      auto* sums = reinterpret_cast<float*>(sums_);
+      multiply_part<kTileRows, kTileVectors, true>(factors, rows, vectors, sums);
       if (next < end) next += args_.inputs / 4 * 64;
-      const RowFactors none = row_factors<float>(nullptr, nullptr, 0);
-      const float* sums = sums_;
-      for (int64_t r = row; r < row + rows; ++r, sums += kTileColumns) {
-        Out* out = static_cast<Out*>(a_.out) + r * a_.out_stride + c;
+      finish(columns, row, rows, c, vectors, lanes);
+    }
+  }
+
+  template <bool kPartial, class Lanes>
+  HWY_INLINE void finish(const Column<Sum, Out, kFinish, kPartial> (&columns)[kTileVectors],
+                         int64_t first, int64_t rows, int64_t c, int64_t vectors,
+                         const Lanes& lanes) const {
+    const Sum* sums = sums_;
+    for (int64_t r = first; r < first + rows; ++r, sums += kColumns) {
+      const RowFactors factors = row_factors<Sum>(a_.row_scale, a_.row_zero, r);
+      Out* out = static_cast<Out*>(a_.out) + r * a_.out_stride + c;
 #pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) {
-          if (kPartial && v >= vectors) break;
-          const int64_t at = v * kVectorLanes;
-          columns[v].finish(sums + at, none, out + at, lanes(v));
-        }
+      for (int v = 0; v < kTileVectors; ++v) {
+        if (kPartial && v >= vectors) break;
+        const int64_t at = v * kVectorLanes;
+        columns[v].finish(sums + at, factors, out + at, lanes(v));
       }
     }
   }
 
-  const WideProductArgs& args_;
+  const ProductArgs& args_;
   const FinishRowsArgs& a_;
-  alignas(64) float sums_[kTileRows * kTileColumns];
+  alignas(64) Sum sums_[kTileRows * kColumns];
 };
 
-void wide_rows(const WideProductArgs& args) {
+template <class T>
+void product_of(const ProductArgs& args) {
   for_results(args.finish,
-              [&]<class Out, Finish kFinish>() { WideProduct<Out, kFinish>(args).run(); });
+              [&]<class Out, Finish kFinish>() { Product<T, Out, kFinish>(args).run(); });
+}
+
+void run_product(const ProductArgs& args) {
+#if defined(__x86_64__) && HWY_TARGET == HWY_AVX3
+  if (args.numbers == Numbers::kBfloat16) return product_of<Bf16Group>(args);
+  if (args.numbers == Numbers::kInt8) return product_of<Int8Group>(args);
+#elif defined(__x86_64__) && HWY_TARGET == HWY_AVX2
+  if (args.numbers == Numbers::kInt16) return product_of<Int16Group>(args);
+#endif
+  product_of<float>(args);
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE
@@ -91,19 +117,51 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tost/kernels/isa.h"
+#include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
+namespace {
 
-HWY_EXPORT(wide_rows);
+HWY_EXPORT(run_product);
+
+// Whether the tile units take a product: whole steps of inputs.
+bool on_tiles(const ProductArgs& args) {
+  return (args.numbers == Numbers::kBfloat16 || args.numbers == Numbers::kInt8) &&
+         args.inputs % kTileInputs == 0 && args.inputs > 0 && has_tiles();
+}
+
+}  // namespace
+
+bool multiplies(Numbers numbers) {
+  const int64_t target = current_isa_target();
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (numbers == Numbers::kInt16) return target == HWY_AVX2;
+  if (numbers == Numbers::kBfloat16) {
+    return target == HWY_AVX3 && __builtin_cpu_supports("avx512bf16") != 0;
+  }
+  if (numbers == Numbers::kInt8) {
+    return target == HWY_AVX3 && __builtin_cpu_supports("avx512vnni") != 0;
+  }
+#endif
+  return numbers == Numbers::kFloat32;
+}
 
 int64_t wide_columns() {
   return current_isa_target() == HWY_AVX3 ? 48 : 16;
 }
 
-void wide_product(const WideProductArgs& args) {
+int64_t shared_columns(Numbers numbers) {
+  return numbers == Numbers::kFloat32 || !has_tiles() ? wide_columns() : kTileColumns;
+}
+
+void vector_product(const ProductArgs& args) {
   const WorkTimer timer(Work::kProduct);
-  TOST_DISPATCH(wide_rows)(args);
+  TOST_DISPATCH(run_product)(args);
+}
+
+void product(const ProductArgs& args) {
+  on_tiles(args) ? tile_product(args) : vector_product(args);
 }
 
 }  // namespace tost::kernels

@@ -1,5 +1,5 @@
-// Products of rows in float32, with the epilogue (row_ops.h) applied to each block of sums while it
-// is in the L1 cache; and of bytes by AVX2.
+// Products of rows with packed weights, with the epilogue (row_ops.h) applied to each block of sums
+// while it is in the L1 cache: in float32, and of narrow numbers where the CPU multiplies those.
 #pragma once
 
 #include <cstdint>
@@ -8,42 +8,52 @@
 
 namespace tost::kernels {
 
-// The columns of a panel that the instruction set in use multiplies fastest.
+// What rows and weights hold, in words of 32 bits: a number, or a group of adjacent inputs of a row
+// or column, which are multiplied and added up by one instruction.
+enum class Numbers : uint8_t {
+  kFloat32,
+  kBfloat16,  // groups of 2, sums float32: tile units (AMX), or AVX512_BF16
+  kInt8,      // groups of 4, rows uint8, sums int32: tile units, or AVX512_VNNI
+  kInt16,     // groups of 2 that hold bytes, sums int32: AVX2
+};
+// Whether the instruction set in use multiplies them.
+bool multiplies(Numbers numbers);
+
+// The columns of a panel of float32 that the instruction set in use multiplies fastest.
 int64_t wide_columns();
 
-struct WideProductArgs {
-  // The rows, columns and epilogue of the float32 sums, which are never stored: `sums` stays null.
+// The columns of a panel of groups, and those by which threads share a product best. There is an
+// even number of panels (kInt16: any), filled up with zeros.
+inline constexpr int64_t kGroupColumns = 16;
+int64_t shared_columns(Numbers numbers);
+
+// Memory to prefetch into the L2 cache during the product, in `pieces` of `bytes` bytes that are
+// `stride` bytes apart. Prefetching has no effect on results.
+struct FetchAhead {
+  const char* data = nullptr;
+  int64_t bytes = 0, stride = 0, pieces = 0;
+};
+
+struct ProductArgs {
+  // The rows, columns and epilogue of the sums, which are never stored: `sums` stays null. Integers
+  // need column_scale, others have none.
   FinishRowsArgs finish;
-  const float* x = nullptr;  // [rows, inputs]
-  int64_t x_stride = 0;
-  // Of a panel [inputs, panel_columns]; the last one is filled up with zeros.
-  const float* weight = nullptr;
-  int64_t panel_columns = 0;  // a multiple of 16
-  int64_t panel_stride = 0;   // in elements
-  int64_t inputs = 0;
+  Numbers numbers = Numbers::kFloat32;
+  int64_t inputs = 0;       // words
+  const void* x = nullptr;  // [rows, inputs]
+  int64_t x_stride = 0;     // words
+  // Panels [inputs, panel_columns] of words; the last one is filled up with zeros.
+  const void* weight = nullptr;
+  int64_t panel_columns = kGroupColumns;  // of float32 a multiple of 16
+  int64_t panel_stride = 0;               // words
+  FetchAhead next = {};                   // the weights of the caller's next product
 };
-// Adds the products of a row in the order of the inputs: its result depends neither on the other
-// rows nor on the columns and panels of the call.
-void wide_product(const WideProductArgs& args);
+// Computes a product whose numbers the set in use multiplies(). float32 and integers add the
+// products of a row in the order of the inputs: a result depends neither on the other rows nor on
+// the columns and panels of the call. Results of bfloat16 do not depend on other rows.
+void product(const ProductArgs& args);
 
-// ---- Integers of eight bits, held in 16: for CPUs that add products of 16-bit numbers in pairs
-// (AVX2), but have no instruction for those of bytes (VNNI). ----
-
-// Whether AVX2 is the instruction set in use; with AVX-512 float32 is as fast.
-bool has_pair_product();
-
-inline constexpr int64_t kPairColumns = 16;
-
-// Computes sums = x weight, exactly if no sum overflows int32.
-struct PairProductArgs {
-  int64_t rows = 0;
-  int64_t inputs = 0;          // even, above 0
-  const int16_t* x = nullptr;  // [rows, inputs]
-  int64_t x_stride = 0;
-  const int16_t* weight = nullptr;  // [inputs / 2, kPairColumns, 2]
-  int32_t* sums = nullptr;          // [rows, kPairColumns], contiguous
-};
-// Requires has_pair_product().
-void pair_product(const PairProductArgs& args);
+// The product by vectors, even where the CPU has tile units (tile_rows.h).
+void vector_product(const ProductArgs& args);
 
 }  // namespace tost::kernels

@@ -40,7 +40,7 @@ struct Case {
         weight[size_t(k / panel_columns * args.panel_stride + i * panel_columns +
                       k % panel_columns)] = w;
         for (int64_t r = 0; r < rows; ++r) {
-          sums[size_t(r * columns + k)] += double(args.x[r * args.x_stride + i]) * w;
+          sums[size_t(r * columns + k)] += double(x[size_t(r * args.x_stride + i)]) * w;
         }
       }
     }
@@ -50,14 +50,14 @@ struct Case {
     args.finish.out = out.data();
     args.finish.out_stride = out.stride;
     args.finish.out_dtype = out.dtype;
-    wide_product(args);
+    product(args);
   }
 
   static constexpr int64_t kGap = 3;
   const int64_t columns;
   std::vector<float> x, weight;
   std::vector<double> sums;
-  WideProductArgs args;
+  ProductArgs args;
 };
 
 class WideRows : public RowTest {};
@@ -127,13 +127,13 @@ TEST_F(WideRows, ResultsDependOnNoOtherRowAndColumn) {
     c.run(whole);
     for (int64_t r = 0; r < kAll; ++r) {
       for (int64_t k = 0; k < kWidth; k += wide_columns()) {
-        WideProductArgs one = c.args;
-        one.x += r * one.x_stride;
-        one.weight += k / one.panel_columns * one.panel_stride;
+        ProductArgs one = c.args;
+        one.x = &c.x[size_t(r * one.x_stride)];
+        one.weight = &c.weight[size_t(k / one.panel_columns * one.panel_stride)];
         one.finish.rows = 1;
         one.finish.columns = std::min(wide_columns(), kWidth - k);
         one.finish.out = static_cast<float*>(part.data()) + k;
-        wide_product(one);
+        product(one);
       }
       for (int64_t k = 0; k < kWidth; ++k) ASSERT_EQ(part.get(0, k), whole.get(r, k)) << r;
     }
