@@ -30,7 +30,7 @@ struct SamplingConfig {
 // outside (0, 1], min_p outside [0, 1], negative top_k, or repetition_penalty outside [0.01, 100].
 void check_sampling(const SamplingConfig& config);
 
-// Draws tokens. Draws tokens deterministically: the same logits, settings and generator state give
+// Draws tokens deterministically: the same logits, settings and generator state give
 // the same token on every machine.
 class Sampler {
  public:
@@ -49,14 +49,15 @@ class Sampler {
   SamplingConfig config_;
   int64_t unknown_;
   std::vector<char> seen_;  // by id
-  struct Candidate {
-    float logit;
-    int32_t id;
-  };
-  std::vector<Candidate> candidates_;
+  void keep_best(size_t count);
+  void keep_part(double part);
+
+  std::vector<float> scores_;    // -infinity: not to be drawn
+  std::vector<double> weights_;  // of the scores; the largest is 1
+  std::vector<size_t> ids_;      // of the scores; empty: by id
 };
 
-// The logarithm of the sum of exponentials, in the order of ids.
+// The logarithm of the sum of exponentials, with the same bits on every machine.
 double log_total(const float* logits, int64_t count);
 
 struct GenerateConfig {

@@ -182,11 +182,12 @@ Array EngineModel::step(const std::vector<int64_t>& ids,
     state->blocks.resize(weights_->blocks.size());
   }
   const auto count = int64_t(ids.size());
-  Array logits = Array::empty({count, config().vocab});
-  if (ids.empty()) return logits;
-  step_.run_texts(ids, states, logits.mutable_data());
+  const Array::Shape shape{count, config().vocab};
+  if (!logits_.unique() || logits_.shape() != shape) logits_ = Array::empty(shape);
+  if (ids.empty()) return logits_;
+  step_.run_texts(ids, states, logits_.mutable_data());
   for (auto* state : states) ++state->position;
-  return logits;
+  return logits_;
 }
 
 void EngineModel::each_weight(function_ref<void(const Array&)> visit) const {

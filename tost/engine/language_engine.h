@@ -28,7 +28,8 @@ class EngineModel : public TextModel {
   TokenScores score(const int64_t* ids, const int64_t* targets, int64_t batch, int64_t tokens,
                     LanguageState* state) override;
   // One token of each text: ids[i] after *states[i], another state for every text. Logits [texts,
-  // vocab]. What a text gets is that of a step of it alone, bit for bit.
+  // vocab], in memory that the next step uses again if nobody holds it. What a text gets is that of
+  // a step of it alone, bit for bit.
   Array step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
   // Reads ids [B, T] after `state`: [B T, C] after the final norm.
   Array hidden(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state);
@@ -56,6 +57,7 @@ class EngineModel : public TextModel {
   const Layout layout_;
   const Arrays stored_;
   LanguageStep step_;
+  Array logits_;                            // of step()
   std::optional<LanguagePrefill> prefill_;  // made when first needed
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "tests/testing/errors.h"
@@ -41,6 +42,42 @@ TEST(Sampler, FiltersKeepWhatTheyShould) {
   EXPECT_EQ(drawn({.top_p = 0.45}, kLogits), (std::set<int64_t>{1}));
   EXPECT_EQ(drawn({.top_p = 0.7}, kLogits), (std::set<int64_t>{1, 3}));
   EXPECT_EQ(drawn({.min_p = 0.25}, kLogits), (std::set<int64_t>{0, 1, 3}));
+  EXPECT_EQ(drawn({.top_k = 3, .top_p = 0.8}, kLogits), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(drawn({.temperature = 1e-300}, kLogits), (std::set<int64_t>{1}));
+  EXPECT_EQ(drawn({.top_k = 2}, {1, 1, 1, 1}), (std::set<int64_t>{0, 1}));
+}
+
+// Of many logits, in a range that reaches where exponentials vanish.
+TEST(Sampler, NucleusIsTheSmallestOfItsPart) {
+  Random random(3);
+  std::vector<float> logits(3000);
+  for (float& logit : logits) logit = float(random.normal() * 2);
+  logits[7] = -1000;
+  std::vector<int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return logits[size_t(a)] > logits[size_t(b)]; });
+  double all = 0, reached = 0;
+  for (const float logit : logits) all += std::exp(double(logit));
+  EXPECT_NEAR(log_total(logits.data(), int64_t(logits.size())), std::log(all), 1e-9);
+  std::set<int64_t> nucleus;
+  for (size_t i = 0; reached < 0.2 * all; ++i) {
+    nucleus.insert(order[i]);
+    reached += std::exp(double(logits[size_t(order[i])]));
+  }
+  EXPECT_GT(nucleus.size(), 3);
+  EXPECT_EQ(drawn({.top_p = 0.2}, logits), nucleus);
+}
+
+TEST(Sampler, TotalsSpreadWhatIsNotANumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const size_t place : {0, 5, 17}) {
+    std::vector<float> logits(20, 1.0f);
+    logits[place] = nan;
+    EXPECT_TRUE(std::isnan(log_total(logits.data(), 20)));
+    logits[place] = -std::numeric_limits<float>::infinity();
+    EXPECT_NEAR(log_total(logits.data(), 20), 1 + std::log(19.0), 1e-12);
+  }
 }
 
 TEST(Sampler, FrequenciesFollowTheProbabilities) {
