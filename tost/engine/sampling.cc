@@ -171,7 +171,7 @@ int64_t Sampler::draw(const float* logits, Random& random) {
     if (left < block) break;
   }
   while (i + 1 < count && left >= weights[i]) left -= weights[i++];
-  // A sum's rounding can lead behind the last weight above 0.
+  // A sum's rounding can lead past the last weight above 0.
   if (weights[i] == 0) i = size_t(std::max_element(weights, weights + count) - weights);
   return int64_t(ids_.empty() ? i : ids_[i]);
 }

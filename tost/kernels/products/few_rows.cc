@@ -27,7 +27,11 @@ constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
 constexpr int64_t kAdjacentColumns = kTilePanels * kPanelColumns;
 // The largest number of rows whose sums leave arithmetic units idle.
 constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
-constexpr int64_t kBlock = kTilePanels > 1 ? 128 : 384;  // inputs that stay in L1 if widened
+// The inputs of a block: its weights, and the next ones if they are float32 too, fit 32 KiB of L1.
+template <class T>
+constexpr int64_t kBlock = kTilePanels > 1  ? 128
+                           : sizeof(T) == 4 ? 192
+                                            : 384;
 constexpr int64_t kRowsAtOnce = 64;
 
 // The distance in bytes at which weights are prefetched. On cores with AMX, other distances are
@@ -262,19 +266,19 @@ HWY_INLINE void widen(const Bf16* from, int64_t inputs, float* to) {
 // of more share a block widened to float32, and prefetch the next block in equal parts.
 template <class T>
 void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* sums) {
-  constexpr int64_t kInBlock = kBlock * kPanelColumns, kSize = sizeof(T);
+  constexpr int64_t kInputs = kBlock<T>, kInBlock = kInputs * kPanelColumns, kSize = sizeof(T);
   constexpr bool kPairs = kSize == 2;
   using Stored = std::conditional_t<kPairs, Bf16Pair, T>;
   using Second = std::conditional_t<kPairs, Bf16Second, T>;
   const int64_t panel = panel_inputs(a.type, a.inputs) * kPanelColumns;
   const int64_t vectors = panels * kPanelVectors, tiles = divide_up(a.rows, kTileRows);
   const int64_t share = panels * kInBlock / (2 * tiles * kTilesOfPanel);
-  HWY_ALIGN float wide[kBlock * kAdjacentColumns];
-  for (int64_t first = 0; first == 0 || first < a.inputs; first += kBlock) {
+  HWY_ALIGN float wide[kInputs * kAdjacentColumns];
+  for (int64_t first = 0; first == 0 || first < a.inputs; first += kInputs) {
     const T* block = weight + first * kPanelColumns;
     const auto* even = reinterpret_cast<const Stored*>(block);
     const auto* odd = reinterpret_cast<const Second*>(even + (kPairs ? 0 : kPanelColumns));
-    const int64_t inputs = std::min(kBlock, a.inputs - first);
+    const int64_t inputs = std::min(kInputs, a.inputs - first);
     if (a.rows <= kFewRows && panels == 1) {
       Factors<Stored> f{a.x + first, a.inputs, even, kPanelColumns, inputs};
       f.next = reinterpret_cast<const char*>(block) + (kSize > 1 ? kWideAhead : kNarrowAhead);
@@ -288,16 +292,16 @@ void panel_sums(const FewRowsArgs& a, const T* weight, int64_t panels, float* su
     for (int64_t p = 0; widened && p < panels; ++p) {
       widen(block + p * panel, inputs, wide + p * kInBlock);
     }
-    const T* next = first + kBlock < a.inputs ? block + kInBlock : weight + panels * panel;
+    const T* next = first + kInputs < a.inputs ? block + kInBlock : weight + panels * panel;
     for (int64_t t = 0, at = 0; t < tiles; ++t) {
       const int64_t row = a.rows * t / tiles, rows = a.rows * (t + 1) / tiles - row;
       for (int64_t v = 0; v < vectors; v += kTileVectors) {
         const auto add = [&]<class W>(const W* from, int64_t apart, bool second) TOST_INLINE {
-          Factors<W, 2, (kPanelVectors < kTileVectors)> f{
+          Factors<W, 2, (kPanelVectors < kTileVectors), kSize == 4> f{
               a.x + first + row * a.inputs + second, a.inputs, from + v * kVectorLanes,
               kPanelColumns * (std::is_arithmetic_v<W> ? 2 : 1), (inputs + !second) / 2};
           f.next = reinterpret_cast<const char*>(next + at / kInBlock * panel + at % kInBlock);
-          f.next_bytes = share * kSize * 8 / kBlock;
+          f.next_bytes = share * kSize * 8 / kInputs;
           f.sums_stride = kAdjacentColumns;
           f.add = first > 0 || second;
           f.vector_stride = apart;

@@ -35,10 +35,10 @@ constexpr int kTileRows = 4, kTileVectors = 2;
 // What a tile is computed of. An input is a number or a group, kStep of them after the one before.
 // Vectors of the weight are adjacent, or with kApart `vector_stride` apart: constants leave
 // registers for sums.
-template <class T, int kStep = 1, bool kApart = false>
+template <class T, int kStep = 1, bool kApart = false, bool kNear = false>
 struct Factors {
   using Weight = T;
-  static constexpr int kInputStep = kStep;
+  static constexpr int kInputStep = kStep, kCache = kNear ? 3 : 2;
   HWY_INLINE int64_t at(int64_t vector) const {
     return vector * (kApart ? vector_stride : kVectorLanes);
   }
@@ -47,7 +47,7 @@ struct Factors {
   const T* weight;
   int64_t weight_stride;  // from input to input, or from pair to pair
   int64_t inputs = 0;
-  // Weights to prefetch into the L2 cache, `next_bytes` with every four inputs.
+  // Weights to prefetch, `next_bytes` with every four inputs, into the L2 cache, or L1 with kNear.
   const char* next = nullptr;
   int64_t next_bytes = 0;
   int64_t sums_stride = 0;
@@ -155,7 +155,7 @@ HWY_NOINLINE void multiply(const F& f, float* HWY_RESTRICT sums) {
   const char* next = f.next;
   for (int64_t i = f.inputs / 4; i > 0; --i, next += f.next_bytes) {
     if (kChains == 1) {
-      for (int64_t b = 0; b < f.next_bytes; b += 64) __builtin_prefetch(next + b, 0, 2);
+      for (int64_t b = 0; b < f.next_bytes; b += 64) __builtin_prefetch(next + b, 0, F::kCache);
     }
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) {

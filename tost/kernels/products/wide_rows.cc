@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "tost/base/checked.h"
 #include "tost/kernels/products/finish-inl.h"
 #include "tost/kernels/products/tile-inl.h"
 
@@ -22,6 +23,7 @@ class Product {
   explicit Product(const ProductArgs& args) : args_(args), a_(args.finish) {}
 
   void run() {
+    if (a_.rows == 0) return;
     const int64_t panel = args_.panel_columns;
     for (int64_t c = 0, count = 0; c < a_.columns; c += count) {
       const int64_t left = a_.columns - c, in_panel = kApart ? left : panel - c % panel;
@@ -51,11 +53,14 @@ class Product {
       columns[v].load_parameters(a_, c + v * kVectorLanes, lanes(v));
     }
     const T* weight = weight_at(c);
-    // Prefetches a part of the next columns with every tile; after the last ones, cached lines.
-    const bool last = c + count >= a_.columns;
-    const auto* next = reinterpret_cast<const char*>(last ? weight : weight_at(c + count));
-    const char* end =
-        next + (last ? 0 : args_.inputs * (kApart ? kColumns : args_.panel_columns) * 4);
+    // Prefetches equal parts of the next columns with the tiles; after the last ones, those of the
+    // next product, or cached lines.
+    const bool last = c + count >= a_.columns, more = last && args_.next.data != nullptr;
+    const int64_t adjacent = kApart ? kColumns : args_.panel_columns;
+    const auto* next = more ? args_.next.data
+                            : reinterpret_cast<const char*>(last ? weight : weight_at(c + count));
+    const char* end = next + (more ? args_.next.bytes : last ? 0 : args_.inputs * adjacent * 4);
+    const int64_t next_bytes = divide_up(adjacent, 4 * divide_up(a_.rows, kTileRows)) * 64;
     for (int64_t row = 0; row < a_.rows; row += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, a_.rows - row);
       Factors<T, 1, kApart> factors{static_cast<const float*>(args_.x) + row * args_.x_stride,
@@ -64,12 +69,12 @@ class Product {
                                     args_.panel_columns,
                                     args_.inputs,
                                     next,
-                                    64,
+                                    next_bytes,
                                     kColumns};
       factors.vector_stride = args_.panel_stride;
       auto* sums = reinterpret_cast<float*>(sums_);
       multiply_part<kTileRows, kTileVectors, true>(factors, rows, vectors, sums);
-      if (next < end) next += args_.inputs / 4 * 64;
+      if (next < end) next += args_.inputs / 4 * next_bytes;
       finish(columns, row, rows, c, vectors, lanes);
     }
   }
