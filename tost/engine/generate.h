@@ -54,10 +54,10 @@ class Sampler {
 
   std::vector<float> scores_;    // -infinity: not to be drawn
   std::vector<double> weights_;  // of the scores; the largest is 1
-  std::vector<size_t> ids_;      // of the scores; empty: by id
+  std::vector<int32_t> ids_;     // of the scores; empty: by id
 };
 
-// The logarithm of the sum of exponentials, with the same bits on every machine.
+// The logarithm of the sum of exponentials. The sum has the same bits on every machine.
 double log_total(const float* logits, int64_t count);
 
 struct GenerateConfig {

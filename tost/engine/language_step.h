@@ -24,8 +24,8 @@ class LanguageStep {
   void run(const int64_t* ids, int64_t batch, int64_t tokens, LanguageState& state, float* logits,
            std::vector<TracedBlock>* traced = nullptr);
 
-  // From now on run_texts() multiplies weights of bfloat16 by tile units, if this CPU has them: as
-  // fast for many texts as for one, with activations rounded as for long texts.
+  // From now on run_texts() multiplies weights of bfloat16 by rows rounded to bfloat16, if this CPU
+  // can: faster for many texts, with the rounding of long texts.
   void expect_texts();
   // Reads one token of each of several texts at any positions: ids[i] after *states[i], which has
   // an entry for every block and belongs to one text. Writes logits [texts, vocab]. A text gets the

@@ -7,7 +7,6 @@
 #include "tost/base/error.h"
 #include "tost/engine/threads.h"
 #include "tost/kernels/products/tile_rows.h"
-#include "tost/kernels/work_times.h"
 
 namespace tost {
 namespace {
@@ -47,8 +46,8 @@ const char* product_method(Packing packing) {
   if (packing == Packing::kFloat32) return "tiles of registers";
   if (!multiplies_as_packed(packing)) return "float32 on rounded numbers";
   if (kernels::has_tiles()) return "tile units";
-  return numbers_of(packing) == Numbers::kInt16 ? "pairs of 16-bit numbers"
-                                                : "instructions for narrow numbers";
+  if (packing == Packing::kBfloat16) return "AVX512_BF16";
+  return numbers_of(packing) == Numbers::kInt16 ? "pairs of 16-bit numbers" : "AVX512_VNNI";
 }
 
 Numbers PackedLinear::numbers_for(Packing packing) const {

@@ -37,7 +37,7 @@ struct PackedResult {
   kernels::Activation activation = kernels::Activation::kNone;
   bool add = false;              // adds to the previous values
   const float* gamma = nullptr;  // [outputs], with `add`
-  // Weights that the thread needs next (see ahead()), which products on tile units prefetch.
+  // Weights that the thread needs next (see ahead()), which products prefetch.
   kernels::FetchAhead next = {};
 };
 
@@ -85,7 +85,7 @@ class PackedLinear {
                   void* scratch, const kernels::FetchAhead& next = {}) const;
 
   // The weights that run() reads for the panels [first, last), or accumulate() for some inputs, to
-  // be prefetched. Empty if no product can prefetch them.
+  // be prefetched. Empty without tile units, where it gains nothing.
   kernels::FetchAhead ahead(int64_t first, int64_t last) const;
   kernels::FetchAhead ahead() const { return ahead(0, panels_); }
   kernels::FetchAhead ahead_of_inputs(int64_t first, int64_t count) const;

@@ -1,4 +1,4 @@
-// Draws a token from logits: penalty, temperature, top-k and top-p.
+// Draws a token from logits: penalty, temperature, top-k, top-p and min-p.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -33,6 +33,7 @@ namespace {
 
 constexpr size_t kBlock = 64;  // weights that draw() passes over at once
 constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 // Four values, in two vectors that every CPU has.
 constexpr size_t kLanes = 4;
@@ -40,22 +41,22 @@ struct Lanes {
   using Pair = double __attribute__((vector_size(16)));
   Pair pairs[2];
 
-  // Replaces each value by f(value, the ones of `others`). Compilers keep what they do in order, so
-  // that the CPU works on both vectors at a time.
+  // Replaces each value by f(value, the ones of `others`). The steps of both vectors alternate, so
+  // that the latency of one hides behind the other.
   template <class F, class... Others>
   void each(const F& f, const Others&... others) {
     for (size_t i = 0; i < 2; ++i) pairs[i] = f(pairs[i], others.pairs[i]...);
   }
 };
 
-// Replaces x <= 0 by e^x, to 3e-10, and by 0 below -700. Uses no function of a library and no fused
-// product, so that every machine computes the same bits.
-inline void raise(Lanes& x) {
+// Replaces x <= 0 by e^x with a relative error below 3e-10, and by 0 below -700. Uses no function
+// of a library and no fused multiply-add, so that every machine computes the same bits.
+inline void exp_nonpositive(Lanes& x) {
   using Pair = Lanes::Pair;
   using Bits = uint64_t __attribute__((vector_size(16)));
   constexpr double kLogTwo = 0x1.62e42feep-1, kRest = 0x1.a39ef35793c76p-33;  // their sum is ln 2
   constexpr double kShift = 0x1.8p52;  // puts the nearest integer into the last bits of a sum
-  Lanes r = x, shifted, sum;
+  Lanes r = x, shifted{}, sum{};
   r.each([](Pair v) { return v < -700 ? Pair{-700, -700} : v; });
   shifted.each([](Pair, Pair v) { return v * 0x1.71547652b82fep+0 + kShift; }, r);
   r.each([](Pair v, Pair s) { return v - (s - kShift) * kLogTwo - (s - kShift) * kRest; }, shifted);
@@ -76,7 +77,7 @@ void weigh(const float* scores, size_t count, double top, double temperature, do
     std::copy_n(scores + i, now, some);
     Lanes x{{{some[0], some[1]}, {some[2], some[3]}}};
     x.each([&](Lanes::Pair v) { return (v - top) * cold; });
-    raise(x);
+    exp_nonpositive(x);
     std::memcpy(weights + i, &x, now * sizeof(double));
   }
 }
@@ -105,10 +106,10 @@ double sum_of(const double* values, size_t count) {
   return total;
 }
 
-// The place of a weight among those of 1, of at least 1/2, 1/4 and so on; the last place is open.
-constexpr size_t kPlaces = 64;
-size_t place_of(double weight) {
-  return std::min<size_t>(kPlaces - 1, 1023 - (std::bit_cast<uint64_t>(weight) >> 52));
+// The bucket of a weight: 0 for 1, k for those below 2^(1 - k); the last one has all smaller ones.
+constexpr size_t kBuckets = 64;
+size_t bucket_of(double weight) {
+  return std::min<size_t>(kBuckets - 1, 1023 - (std::bit_cast<uint64_t>(weight) >> 52));
 }
 
 }  // namespace
@@ -140,11 +141,12 @@ int64_t Sampler::draw(const float* logits, Random& random) {
   const auto penalty = float(config_.repetition_penalty);
   scores_.resize(allowed);
   for (size_t id = 0; id < allowed; ++id) {
-    scores_[id] = std::abs(logits[id]) <= std::numeric_limits<float>::max() ? logits[id] : kNone;
+    scores_[id] = std::abs(logits[id]) <= kLargest ? logits[id] : kNone;
   }
   for (size_t id = 0; penalty != 1 && id < allowed; ++id) {
     float& score = scores_[id];
-    if (seen_[id]) score = score > 0 ? score / penalty : score * penalty;
+    if (!seen_[id] || score == kNone) continue;
+    score = std::clamp(score > 0 ? score / penalty : score * penalty, -kLargest, kLargest);
   }
   if (unknown_ >= 0 && size_t(unknown_) < allowed) scores_[size_t(unknown_)] = kNone;
   const float top = largest(scores_.data(), allowed);
@@ -173,7 +175,7 @@ int64_t Sampler::draw(const float* logits, Random& random) {
   while (i + 1 < count && left >= weights[i]) left -= weights[i++];
   // A sum's rounding can lead past the last weight above 0.
   if (weights[i] == 0) i = size_t(std::max_element(weights, weights + count) - weights);
-  return int64_t(ids_.empty() ? i : ids_[i]);
+  return ids_.empty() ? int64_t(i) : ids_[i];
 }
 
 // Removes all scores but the largest ones.
@@ -186,26 +188,26 @@ void Sampler::keep_best(size_t count) {
                    });
   ids_.resize(count);
   std::sort(ids_.begin(), ids_.end());
-  for (size_t i = 0; i < count; ++i) scores_[i] = scores_[ids_[i]];
+  for (size_t i = 0; i < count; ++i) scores_[i] = scores_[size_t(ids_[i])];
   scores_.resize(count);
 }
 
-// Sets all weights to 0 but the fewest that reach `part` of all. Sorts only those of one place.
+// Sets all weights to 0 but the fewest that reach `part` of all. Sorts only those of one bucket.
 void Sampler::keep_part(double part) {
-  double of_place[kPlaces] = {}, reached = 0;
-  for (const double weight : weights_) of_place[place_of(weight)] += weight;
+  double mass[kBuckets] = {}, reached = 0;
+  for (const double weight : weights_) mass[bucket_of(weight)] += weight;
   const double wanted = sum_of(weights_.data(), weights_.size()) * part;
-  size_t last = 0;
-  while (last + 1 < kPlaces && reached + of_place[last] < wanted) reached += of_place[last++];
-  std::vector<size_t> open;
+  size_t edge = 0;
+  while (edge + 1 < kBuckets && reached + mass[edge] < wanted) reached += mass[edge++];
+  std::vector<size_t> border;
   for (size_t i = 0; i < weights_.size(); ++i) {
-    if (place_of(weights_[i]) == last) open.push_back(i);
-    if (place_of(weights_[i]) > last) weights_[i] = 0;
+    if (bucket_of(weights_[i]) == edge) border.push_back(i);
+    if (bucket_of(weights_[i]) > edge) weights_[i] = 0;
   }
-  std::sort(open.begin(), open.end(), [&](size_t a, size_t b) {
+  std::sort(border.begin(), border.end(), [&](size_t a, size_t b) {
     return weights_[a] != weights_[b] ? weights_[a] > weights_[b] : a < b;
   });
-  for (const size_t i : open) {
+  for (const size_t i : border) {
     if (reached < wanted) {
       reached += weights_[i];
     } else {

@@ -27,7 +27,8 @@ constexpr int kTilesOfPanel = std::max(1, kPanelVectors / kTileVectors);
 constexpr int64_t kAdjacentColumns = kTilePanels * kPanelColumns;
 // The largest number of rows whose sums leave arithmetic units idle.
 constexpr int kFewRows = std::max(1, 4 / kPanelVectors);
-// The inputs of a block: its weights, and the next ones if they are float32 too, fit 32 KiB of L1.
+// The inputs of a block. Its weights fit 32 KiB of L1 as float32; with those of the next block,
+// which are prefetched if they are float32, they fit 48 KiB, or 32 without AVX-512.
 template <class T>
 constexpr int64_t kBlock = kTilePanels > 1  ? 128
                            : sizeof(T) == 4 ? 192

@@ -49,7 +49,7 @@ struct FewRowsArgs {
   // The result of prepare_few_rows(), for types that need it.
   const void* prepared = nullptr;
   // x in bfloat16, or null; selects products of bfloat16 (multiplies()) for weights of kBfloat16.
-  // `inputs` > 0 must then be even and `begin` a multiple of 32.
+  // `inputs` > 0 must then be even and `begin` a multiple of shared_columns() or kTileColumns.
   const uint16_t* rounded = nullptr;
   const void* weight = nullptr;  // contiguous panels; kInt4: rows of int4_row_bytes()
   // Scales: float32 [outputs] for kInt8, bfloat16 [outputs, int4_groups()] for kInt4, else null.
@@ -61,7 +61,7 @@ struct FewRowsArgs {
 };
 
 // Computes outputs begin to end - 1: whole panels, but for the last; of kInt4 any. Adds in float32,
-// in an order that depends only on `inputs`, the instruction set and whether x is rounded, so that
+// in an order that depends only on `inputs`, type, instruction set and whether x is rounded, so that
 // a row has the same bits among any others, and an output in any part. Does not allocate. Throws
 // only a usage Error for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);

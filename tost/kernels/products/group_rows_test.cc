@@ -49,8 +49,11 @@ struct Case {
         sums(size_t(rows * columns)) {
     Random random(static_cast<uint64_t>(rows * 1000 + columns + words));
     const int64_t panels = (columns + kTileColumns - 1) / kTileColumns * 2;
-    x.assign(size_t(rows * (words + kGap)), -1);  // NaN between the rows
-    weight.resize(size_t(panels * kGroupColumns * (words + 1)));
+    x.assign(size_t(rows * (words + kGap)), -1);                      // NaN between the rows
+    weight.assign(size_t(panels * kGroupColumns * (words + 1)), -1);  // NaN between the panels
+    for (int64_t c = columns; c < panels * kGroupColumns; ++c) {
+      for (int64_t i = 0; i < words; ++i) weight[size_t(place(c, i, words))] = 0;
+    }
     std::vector<double> from(size_t(rows * inputs)), to(size_t(columns * inputs));
     const auto any = [&](int64_t least, int64_t count) {
       return integers ? double(random.below(uint64_t(count))) + double(least)
@@ -66,8 +69,7 @@ struct Case {
       for (int64_t i = 0; i < inputs; ++i) {
         const double value = to[size_t(c * inputs + i)] =
             largest != 0 ? 127 * largest : any(-127, 255);
-        const int64_t at = c / 16 * 16 * (words + 1) + i / group * 16 + c % 16;
-        put(&weight[size_t(at)], i % group, value);
+        put(&weight[size_t(place(c, i / group, words))], i % group, value);
       }
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -97,6 +99,10 @@ struct Case {
     args.finish.row_zero = row_zero.data();
     args.finish.column_scale = column_scale.data();
     args.finish.column_sum = column_sum.data();
+  }
+
+  static int64_t place(int64_t column, int64_t word, int64_t words) {
+    return column / 16 * 16 * (words + 1) + word * 16 + column % 16;
   }
 
   void put(int32_t* word, int64_t place, double value) const {
@@ -143,7 +149,7 @@ constexpr int64_t kColumns[] = {1, 16, 31, 32, 33, 48, 96, 110};
 
 std::vector<int64_t> widths(const Way& way) {
   if (way.tiles) return {16, 48, 192};
-  return {1, 3, 16, 50, 192};
+  return {0, 1, 3, 16, 50, 192};
 }
 
 TEST_P(GroupRows, SumsAreAddedOntoRows) {

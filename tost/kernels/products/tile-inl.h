@@ -45,7 +45,7 @@ struct Factors {
   const float* x;
   int64_t x_stride;  // from row to row
   const T* weight;
-  int64_t weight_stride;  // from input to input, or from pair to pair
+  int64_t weight_stride;  // from input to input, pair to pair or group to group
   int64_t inputs = 0;
   // Weights to prefetch, `next_bytes` with every four inputs, into the L2 cache, or L1 with kNear.
   const char* next = nullptr;
@@ -102,7 +102,7 @@ HWY_INLINE WideVec load_weights(const T* w, bool) {
 
 // Adds x * w, of weights of type T, to `sum` in its register. Compilers that may choose the
 // instruction move sums between registers and the stack, which takes 12 % of the time with AVX2.
-// Groups need instructions that Highway 1.0 does not know.
+// Highway 1.0 has no functions for most instructions that multiply groups.
 template <class T>
 HWY_INLINE void add_product(WideVec x, WideVec w, WideVec& sum) {
 #if defined(__x86_64__) && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)

@@ -324,14 +324,15 @@ class TileProduct {
 };
 
 template <class Sum>
-void product_of(const ProductArgs& args) {
+void tile_product_of(const ProductArgs& args) {
   for_results(args.finish,
               [&]<class Out, Finish kFinish>() { TileProduct<Sum, Out, kFinish>(args).run(); });
 }
 
 inline void product(const ProductArgs& args) {
   const SavedTileConfig saved;
-  args.finish.column_scale != nullptr ? product_of<int32_t>(args) : product_of<float>(args);
+  args.finish.column_scale != nullptr ? tile_product_of<int32_t>(args)
+                                      : tile_product_of<float>(args);
 }
 
 #endif
@@ -366,7 +367,7 @@ bool system_grants_tiles() {
 
 bool has_tiles() {
   static const bool granted = system_grants_tiles();
-  return granted && current_isa_target() == HWY_AVX3;
+  return granted && multiplies(Numbers::kBfloat16) && multiplies(Numbers::kInt8);
 }
 
 void tile_product(const ProductArgs& args) {

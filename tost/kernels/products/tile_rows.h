@@ -8,7 +8,7 @@
 
 namespace tost::kernels {
 
-// Whether this process may use tile units, and TOST_ISA names no set below AVX-512.
+// Whether this process may use tile units, and multiplies the same numbers without them.
 bool has_tiles();
 
 // The groups of inputs in one step: 32 bfloat16 or 64 integers.

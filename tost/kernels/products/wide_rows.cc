@@ -56,7 +56,8 @@ class Product {
     // Prefetches equal parts of the next columns with the tiles; after the last ones, those of the
     // next product, or cached lines.
     const bool last = c + count >= a_.columns, more = last && args_.next.data != nullptr;
-    const int64_t adjacent = kApart ? kColumns : args_.panel_columns;
+    const bool whole = args_.panel_stride == args_.inputs * args_.panel_columns;
+    const int64_t adjacent = kApart && whole ? kColumns : args_.panel_columns;
     const auto* next = more ? args_.next.data
                             : reinterpret_cast<const char*>(last ? weight : weight_at(c + count));
     const char* end = next + (more ? args_.next.bytes : last ? 0 : args_.inputs * adjacent * 4);
@@ -121,6 +122,7 @@ void run_product(const ProductArgs& args) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "tost/base/error.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
@@ -161,6 +163,7 @@ int64_t shared_columns(Numbers numbers) {
 }
 
 void vector_product(const ProductArgs& args) {
+  if (!multiplies(args.numbers)) fail_usage("These weights were packed for another TOST_ISA.");
   const WorkTimer timer(Work::kProduct);
   TOST_DISPATCH(run_product)(args);
 }

@@ -8,8 +8,8 @@
 
 namespace tost::kernels {
 
-// What rows and weights hold, in words of 32 bits: a number, or a group of adjacent inputs of a row
-// or column, which are multiplied and added up by one instruction.
+// The content of words of 32 bits of rows and weights: a number, or a group of adjacent inputs of a
+// row or column. One instruction multiplies two groups and adds the products up.
 enum class Numbers : uint8_t {
   kFloat32,
   kBfloat16,  // groups of 2, sums float32: tile units (AMX), or AVX512_BF16
@@ -22,13 +22,13 @@ bool multiplies(Numbers numbers);
 // The columns of a panel of float32 that the instruction set in use multiplies fastest.
 int64_t wide_columns();
 
-// The columns of a panel of groups, and those by which threads share a product best. There is an
-// even number of panels (kInt16: any), filled up with zeros.
+// The columns of a panel of groups. A weight has an even number of panels, filled up with zeros.
 inline constexpr int64_t kGroupColumns = 16;
+// The number of columns, of whole panels, by which threads share a product best.
 int64_t shared_columns(Numbers numbers);
 
 // Memory to prefetch into the L2 cache during the product, in `pieces` of `bytes` bytes that are
-// `stride` bytes apart. Prefetching has no effect on results.
+// `stride` bytes apart. Products by vectors prefetch the first piece. Results do not change.
 struct FetchAhead {
   const char* data = nullptr;
   int64_t bytes = 0, stride = 0, pieces = 0;
@@ -48,7 +48,7 @@ struct ProductArgs {
   int64_t panel_stride = 0;               // words
   FetchAhead next = {};                   // the weights of the caller's next product
 };
-// Computes a product whose numbers the set in use multiplies(). float32 and integers add the
+// Computes a product; throws a usage Error if the set in use does not multiply its numbers. float32 and integers add the
 // products of a row in the order of the inputs: a result depends neither on the other rows nor on
 // the columns and panels of the call. Results of bfloat16 do not depend on other rows.
 void product(const ProductArgs& args);

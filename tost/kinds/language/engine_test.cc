@@ -117,7 +117,7 @@ std::vector<LanguageConfig> configs() {
   return list;
 }
 
-// For tile units, which multiply 32 inputs at once.
+// For products of bfloat16 in steps of many texts, which need multiples of 32 inputs.
 std::vector<LanguageConfig> wide_configs() {
   auto list = configs();
   for (auto& config : list) config.dim = 64;
@@ -159,6 +159,19 @@ void expect_same(const TracedBlock::ByHead& found, const Tensor& wanted) {
     ASSERT_EQ(int64_t(found[h].size()), row.size(0));
     EXPECT_LE(distance(torch::tensor(found[h], torch::kDouble), row), 1e-5);
   }
+}
+
+TEST(LanguageEngine, StepsKeepLogitsThatSomebodyHolds) {
+  const auto config = configs()[0];
+  const auto engine = text_engine(*model_of(config), Precision::kFp32);
+  LanguageState state;
+  auto held = engine->step({1}, {&state});
+  const auto before = tensor_of(held).clone();
+  const float* memory = held.data();
+  EXPECT_NE(engine->step({2}, {&state}).data(), memory);
+  EXPECT_TRUE(torch::equal(tensor_of(held), before));
+  const float* next = engine->step({3}, {&state}).data();
+  EXPECT_EQ(engine->step({4}, {&state}).data(), next);
 }
 
 TEST(LanguageEngine, TracesAreThoseOfTheModules) {
