@@ -41,8 +41,8 @@ struct Lanes {
   using Pair = double __attribute__((vector_size(16)));
   Pair pairs[2];
 
-  // Replaces each value by f(value, the ones of `others`). The steps of both vectors alternate, so
-  // that the latency of one hides behind the other.
+  // Replaces each value by f(value, the ones of `others`). The steps of both vectors alternate,
+  // which hides their latency.
   template <class F, class... Others>
   void each(const F& f, const Others&... others) {
     for (size_t i = 0; i < 2; ++i) pairs[i] = f(pairs[i], others.pairs[i]...);
