@@ -247,6 +247,11 @@ class Alone(cli_test.Case):
                      [*bench, "--save-logits", "l.safetensors"], ["train"], ["explain", "shapes"],
                      ["eval", "shapes", "--data", "shapes", "--device", "cuda"], ["eval", "words", "--data", "x", "--device", "cuda"]):
             self.assertIn("this needs the full program with torch, which `make` builds", self.alone(*args, expect=1).stderr)
+        note = self.dir / "README.md"
+        note.write_text("# no model\n")
+        for args in (["generate", note, "--prompt", "a"], ["eval", note, "--data", "x"], ["serve", note, "--port", "0"]):
+            said = self.alone(*args, expect=1).stderr
+            self.assertIn("README.md' does not end as models do", said)
         self.assertIn("unknown flag '--limt'. Did you mean '--limit'?",
                       self.alone("eval", "words", "--data", "x", "--limt", "3", expect=2).stderr)
 

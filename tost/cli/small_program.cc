@@ -35,7 +35,12 @@ bool has_full_program() {
 // The full program, where it is installed, knows more of what is wrong with a file.
 std::filesystem::path intact_file(const std::string& path, Weights weights) {
   try {
-    return find_intact_model_file(path, weights);
+    const auto file = find_intact_model_file(path, weights);
+    const std::string ending = file.extension().string() + ".";
+    constexpr std::string_view kEndings = ".safetensors.pth.pt.bin.";
+    if (kEndings.find(ending) != kEndings.npos || has_full_program()) return file;
+    fail_data("'", file.string(),
+              "' does not end as models do, in .safetensors, .pth, .pt or .bin.");
   } catch (const Error&) {
     if (has_full_program()) throw NeedsFullProgram();
     throw;
