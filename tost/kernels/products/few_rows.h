@@ -61,9 +61,9 @@ struct FewRowsArgs {
 };
 
 // Computes outputs begin to end - 1: whole panels, but for the last; of kInt4 any. Adds in float32,
-// in an order that depends only on `inputs`, type, instruction set and whether x is rounded, so that
-// a row has the same bits among any others, and an output in any part. Does not allocate. Throws
-// only a usage Error for a wrong TOST_ISA (isa.h).
+// in an order that depends only on `inputs`, type, instruction set and whether x is rounded: a row
+// has the same bits among any others, and an output in any part. Does not allocate. Throws only a
+// usage Error for a wrong TOST_ISA (isa.h).
 void linear_few_rows(const FewRowsArgs& args, int64_t begin, int64_t end);
 
 // Writes x [rows, inputs] in the form that the kernel of a type reads. A row has prepared_stride()

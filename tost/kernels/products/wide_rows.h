@@ -48,9 +48,10 @@ struct ProductArgs {
   int64_t panel_stride = 0;               // words
   FetchAhead next = {};                   // the weights of the caller's next product
 };
-// Computes a product; throws a usage Error if the set in use does not multiply its numbers. float32 and integers add the
-// products of a row in the order of the inputs: a result depends neither on the other rows nor on
-// the columns and panels of the call. Results of bfloat16 do not depend on other rows.
+// Computes a product; throws a usage Error if the set in use does not multiply its numbers. float32
+// and integers add the products of a row in the order of the inputs: a result depends neither on
+// the other rows nor on the columns and panels of the call. Results of bfloat16 do not depend on
+// other rows.
 void product(const ProductArgs& args);
 
 // The product by vectors, even where the CPU has tile units (tile_rows.h).
