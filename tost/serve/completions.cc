@@ -1,5 +1,5 @@
 // /v1/completions and /v1/chat/completions in OpenAI's form.
-#include "tost/io/parse_json.h"
+#include "tost/base/utf8.h"
 #include "tost/serve/text_api.h"
 
 namespace tost {
@@ -50,8 +50,14 @@ class CompletionAnswer : public ChoicesAnswer {
   }
 
  private:
+  // Tokens of parts of characters need keys of their own: OpenAI writes their bytes.
   static std::string json_key(const std::string& piece) {
-    return parse_json(json_text(json(piece)), "a token").get<std::string>();
+    if (first_invalid_utf8(piece) == piece.size()) return piece;
+    std::string key = "bytes:";
+    for (const unsigned char c : piece) {
+      key += cat("\\x", "0123456789abcdef"[c / 16], "0123456789abcdef"[c % 16]);
+    }
+    return key;
   }
 };
 
