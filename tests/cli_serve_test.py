@@ -152,7 +152,7 @@ class Language(Case):
         self.assertEqual(answer["usage"]["completion_tokens"], 24)
         probabilities = answer["choices"][0]["logprobs"]
         self.assertEqual([len(probabilities[k]) for k in ("tokens", "token_logprobs", "top_logprobs")], [12] * 3)
-        # Bytes that are no characters of their own are told apart.
+        # Parts of characters have keys of their own.
         self.assertTrue(all(len(top) == 3 for top in probabilities["top_logprobs"]))
         self.assertNotIn("\ufffd", "".join(key for top in probabilities["top_logprobs"] for key in top))
         self.assertTrue(all(value <= 0 for value in probabilities["token_logprobs"]))
