@@ -46,12 +46,12 @@ class Sampler {
   int64_t draw(const float* logits, Random& random);
 
  private:
-  SamplingConfig config_;
-  int64_t unknown_;
-  std::vector<char> seen_;  // by id
   void keep_best(size_t count);
   void keep_part(double part);
 
+  SamplingConfig config_;
+  int64_t unknown_;
+  std::vector<char> seen_;       // by id
   std::vector<float> scores_;    // -infinity: not to be drawn
   std::vector<double> weights_;  // of the scores; the largest is 1
   std::vector<int32_t> ids_;     // of the scores; empty: by id

@@ -53,9 +53,9 @@ const char* product_method(Packing packing) {
 Numbers PackedLinear::numbers_for(Packing packing) const {
   const Numbers numbers = numbers_of(packing);
   const bool fits = packing != Packing::kInt8 || inputs_ <= kMaxInt8Inputs;
-  const int64_t group = numbers == Numbers::kInt8 ? 4 : 2;
-  return fits && inputs_ % group == 0 && multiplies_as_packed(packing) ? numbers
-                                                                       : Numbers::kFloat32;
+  return fits && inputs_ % kernels::word_inputs(numbers) == 0 && multiplies_as_packed(packing)
+             ? numbers
+             : Numbers::kFloat32;
 }
 
 // Writes every weight in the order that the product reads. row(output, wide, narrow) returns the
@@ -193,7 +193,7 @@ class PackedLinear::Run {
   // The panels [first, last) and their epilogue.
   void panels(int64_t first, int64_t last) const {
     const int64_t column = first * map_.panel_columns_;
-    const int64_t words = map_.words(), group = map_.inputs_ / words;
+    const int64_t words = map_.words(), group = kernels::word_inputs(map_.numbers_);
     kernels::ProductArgs a;
     a.finish = following(column, std::min(map_.outputs_, last * map_.panel_columns_) - column);
     a.numbers = map_.numbers_;

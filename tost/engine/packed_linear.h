@@ -101,9 +101,7 @@ class PackedLinear {
   void round_to_int8(const Array& weight);
   bool groups() const { return numbers_ != kernels::Numbers::kFloat32; }
   bool integers() const { return groups() && packing_ == Packing::kInt8; }
-  int64_t words() const {  // of the inputs
-    return inputs_ / (!groups() ? 1 : numbers_ == kernels::Numbers::kInt8 ? 4 : 2);
-  }
+  int64_t words() const { return inputs_ / kernels::word_inputs(numbers_); }  // of the inputs
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;

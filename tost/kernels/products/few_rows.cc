@@ -359,6 +359,7 @@ HWY_EXPORT(prepare_int4);
 
 // Computes outputs of rounded rows.
 void product_of_rounded(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  const int64_t column_bytes = args.inputs * 2;
   const int64_t at_once = has_tiles() ? 4 * kTileColumns : end - begin;
   ProductArgs a;
   a.numbers = Numbers::kBfloat16;
@@ -370,12 +371,12 @@ void product_of_rounded(const FewRowsArgs& args, int64_t begin, int64_t end) {
   a.finish.add = args.gamma != nullptr;
   for (; begin < end; begin += at_once) {
     const int64_t count = a.finish.columns = std::min(at_once, end - begin);
-    const int64_t input_bytes = args.inputs * 2;
     a.finish.bias = args.bias != nullptr ? args.bias + begin : nullptr;
     a.finish.gamma = args.gamma != nullptr ? args.gamma + begin : nullptr;
     a.finish.out = args.y + begin;
-    a.weight = static_cast<const char*>(args.weight) + begin * input_bytes;
-    a.next = {static_cast<const char*>(a.weight) + count * input_bytes, count * input_bytes, 0, 1};
+    a.weight = static_cast<const char*>(args.weight) + begin * column_bytes;
+    a.next = {static_cast<const char*>(a.weight) + count * column_bytes, count * column_bytes, 0,
+              1};
     product(a);
   }
 }

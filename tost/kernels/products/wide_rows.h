@@ -16,6 +16,10 @@ enum class Numbers : uint8_t {
   kInt8,      // groups of 4, rows uint8, sums int32: tile units, or AVX512_VNNI
   kInt16,     // groups of 2 that hold bytes, sums int32: AVX2
 };
+// The inputs of a word.
+inline constexpr int64_t word_inputs(Numbers numbers) {
+  return numbers == Numbers::kFloat32 ? 1 : numbers == Numbers::kInt8 ? 4 : 2;
+}
 // Whether the instruction set in use multiplies them.
 bool multiplies(Numbers numbers);
 
