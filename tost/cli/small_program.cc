@@ -37,10 +37,10 @@ std::filesystem::path intact_file(const std::string& path, Weights weights) {
   try {
     const auto file = find_intact_model_file(path, weights);
     const std::string ending = file.extension().string() + ".";
-    constexpr std::string_view kEndings = ".safetensors.pth.pt.bin.";
+    constexpr std::string_view kEndings = ".safetensors.pth.pt.bin.ckpt.";
     if (kEndings.find(ending) != kEndings.npos || has_full_program()) return file;
     fail_data("'", file.string(),
-              "' does not end as models do, in .safetensors, .pth, .pt or .bin.");
+              "' does not end as models do, in .safetensors, .pth, .pt, .bin or .ckpt.");
   } catch (const Error&) {
     if (has_full_program()) throw NeedsFullProgram();
     throw;
